@@ -1,0 +1,1 @@
+// The precompiled header is attached to this object library.

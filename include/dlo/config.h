@@ -1,0 +1,110 @@
+// Everything that can be configured, with its default. `dlo serve` fills this from TOML; an embedding program fills it
+// directly. Validate() names the field and the rule it broke.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dlo/handler.h"
+#include "dlo/result.h"
+#include "dlo/time.h"
+
+namespace dlo {
+
+/// A secret with the name under which verdicts and logs mention it.
+struct Secret {
+  std::string id;  // "secrets[0]"
+  std::string value;
+};
+
+/// The generic HMAC scheme: header(s) -> {timestamp?, signatures[]}; template -> signed bytes; hash; encoding; key form.
+/// Almost every provider is an instance of it (docs/operating.md lists settings for the common ones).
+struct HmacSettings {
+  std::string signature_header;            // "X-Signature"
+  std::string signature_format = "plain";  // "plain": the whole value is one signature, after `prefix`;
+                                           // "list": comma-separated, each after `prefix`;
+                                           // "pairs": "t=..,v1=..", named by timestamp_name and signature_name
+  std::string prefix;                      // "sha256="; required on each signature where set (list, plain)
+  std::string pair_separator = ",";        // between pairs; Paddle uses ";"
+  std::string timestamp_name = "t";        // in "pairs"
+  std::string signature_name = "v1";       // in "pairs"
+  std::string timestamp_header;            // where the timestamp has a header of its own
+  std::string id_header;                   // for {id} in the template
+  std::string signed_template = "{body}";  // of {timestamp} {id} {body} {url} and literals: "{timestamp}.{body}"
+  std::string url;                         // for {url}: the exact public URL (Square)
+  std::string hash = "sha256";             // sha1 | sha256 | sha512
+  std::string encoding = "hex";            // hex (either case) | base64 (padded)
+  std::string key_decoding = "text";       // text | hex | base64 | whsec (strip "whsec_", then base64)
+  std::string timestamp_unit = "s";        // s | ms
+};
+
+enum class OnPark : unsigned char { release, hold };
+
+struct SourceConfig {
+  std::string name;  // [a-z0-9][a-z0-9_-]{0,63}: POST /in/{name}
+  std::string scheme;  // stripe | standard-webhooks | github | hmac | none; "none" must be spelled out
+  std::vector<Secret> secrets;  // every secret is tried against every signature
+  HmacSettings hmac;            // scheme = "hmac" only
+  std::string target;
+  // Where the facts live: a JSON pointer ("/data/object/subscription"), "header:Name", or several separated by "|"
+  // (first that is present wins). Unset = the scheme's own default; "" = none.
+  std::optional<std::string> key, kind, subject, account, livemode, occurred_at;
+  // JSON pointers that the sender changes per delivery; they do not make a conflict. Unset = the scheme's default.
+  std::optional<std::vector<std::string>> volatile_fields;
+  bool require_live = false;  // TOML `livemode = true`: test-mode events are resolved as test_event at once
+  Duration tolerance_past = std::chrono::seconds(300);   // 0 = no age check
+  Duration tolerance_future = std::chrono::seconds(300);
+  std::size_t max_body = std::size_t{1} << 20;  // bytes; ceiling 32 MiB
+  OnPark on_park = OnPark::release;
+  std::int64_t hold_max_events = 10'000;             // more than this behind one parked event: alarm and release
+  Duration hold_max_age = std::chrono::hours(24);    // likewise for its age
+  Duration notify_within = std::chrono::hours(24);
+};
+
+enum class TargetType : unsigned char { http, in_process };
+
+struct TargetConfig {
+  std::string name;
+  TargetType type = TargetType::http;
+  std::string url;     // http
+  Handler handler;     // in_process
+  bool allow_private = false;  // loopback and private addresses; metadata addresses stay refused
+  Duration timeout = std::chrono::seconds(30);         // total, headers and body
+  Duration connect_timeout = std::chrono::seconds(3);
+  int concurrency = 8;  // 1..256
+  std::vector<Duration> retry = {std::chrono::seconds(5), std::chrono::seconds(30), std::chrono::seconds(120),
+                                 std::chrono::seconds(600), std::chrono::seconds(1800)};  // 1 first try + these
+  double jitter = 0.5;  // each wait is drawn from [1-jitter, 1+jitter] times its value
+  std::string signing_secret;  // "whsec_..." of Standard Webhooks, signs what we send; empty = not signed
+};
+
+struct StoreConfig {
+  std::string url = "sqlite:data/dlo.db";  // a folder beside it holds the journal: data/journal
+  std::size_t hot_bytes = std::size_t{64} << 20;  // bodies kept in memory from receipt to dispatch
+};
+
+struct ServerConfig {
+  std::string listen = "127.0.0.1:8686";
+  std::string tls_cert, tls_key;  // PEM files; both or none
+  int io_threads = 0;             // 0 = min(cores, 4)
+  int max_connections = 1024;
+  int max_connections_per_address = 64;  // loopback is exempt
+  std::size_t inflight_body_bytes = std::size_t{64} << 20;
+  Duration commit_deadline = std::chrono::seconds(3);  // then 503
+};
+
+struct Config {
+  StoreConfig store;
+  ServerConfig server;
+  std::vector<SourceConfig> sources;
+  std::vector<TargetConfig> targets;
+  std::string log_level = "info";  // debug | info | warn | error
+
+  /// First broken rule, naming the field; ok otherwise.
+  [[nodiscard]] Result<void> Validate() const;
+};
+
+}  // namespace dlo

@@ -1,0 +1,62 @@
+// The only code that calls a handler. Claim -> handler -> Decide -> fenced Apply, for live traffic and replays alike.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "dlo/config.h"
+#include "env/clock.h"
+#include "env/crash_points.h"
+#include "env/http_client.h"
+#include "env/random.h"
+#include "store/queue.h"
+#include "store/sources.h"
+
+namespace dlo::dispatch {
+
+/// What a person sees of a target's breaker.
+struct BreakerView {
+  std::string target;
+  std::string state;  // closed | open | half_open
+  std::optional<Time> retry_at;
+};
+
+struct DispatcherDeps {
+  store::Queue& queue;
+  store::Sources& sources;
+  HttpClient& http;
+  Clock& clock;
+  Random& random;
+  CrashPoints& crash_points;
+  Metrics& metrics;
+};
+
+/// RunOnce and Drain from one thread; Ring and Breakers from any.
+class Dispatcher {
+ public:
+  Dispatcher(const Config& config, DispatcherDeps deps);
+  ~Dispatcher();
+
+  /// One round, without waiting: rescues expired leases, renews ours, applies what ended, claims for free capacity,
+  /// starts handlers. Returns when it should run again at the latest; Ring wakes the loop earlier.
+  Result<Time> RunOnce(Time now);
+  /// Called by whoever runs the loop: `wake` is called when an attempt ended or work arrived.
+  void OnWake(std::function<void()> wake);
+  /// Stops claiming; waits up to `grace` for what runs, hands the rest back uncounted, and applies what ended.
+  void Drain(Duration grace);
+  [[nodiscard]] std::vector<BreakerView> Breakers() const;
+  [[nodiscard]] int running() const;
+  /// Forget the systemic breaker's memory of a source (it was resumed).
+  void Resumed(const std::string& source);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dlo::dispatch

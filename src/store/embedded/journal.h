@@ -1,0 +1,81 @@
+// The truth for receipts: append-only segments of checksummed batches. Layout in docs/formats.md.
+//
+// Not a thread by itself: one thread at a time appends (the store's journal thread); reading a record by its place is
+// safe from any thread beside it. An append is durable when Append returns ok. The first failed sync is final: every
+// later Append fails with code "store_failed", since Linux may have dropped the dirty pages. A full disk is not final:
+// nothing of the batch is acknowledged, its place is written over by the next one, code "disk_full".
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/encoding.h"
+#include "dlo/event.h"
+#include "dlo/result.h"
+#include "env/clock.h"
+#include "env/crash_points.h"
+#include "env/files.h"
+
+namespace dlo::store {
+
+/// Where a record is.
+struct Place {
+  std::int64_t segment = 0;   // from 1
+  std::int64_t position = 0;  // byte offset of the record in its segment file
+  std::int64_t length = 0;    // of the whole record
+};
+
+/// Up to where a reader has come: the next batch begins here. seq = the last record before it.
+struct Mark {
+  std::int64_t segment = 1;
+  std::int64_t offset = 0;  // 0 = start of the segment's batches
+  std::int64_t seq = 0;
+};
+
+struct JournalRecord {
+  std::shared_ptr<const Receipt> receipt;
+  Place place;
+  Sha256Digest body_sha256{};
+};
+
+struct JournalOptions {
+  std::string folder;
+  std::int64_t segment_bytes = std::int64_t{64} << 20;
+};
+
+class Journal {
+ public:
+  /// Opens or creates; cuts a torn tail of the last segment (logs how much). Error corrupt for a bad record before an
+  /// offset that a later batch header declares durable, for a gap in seq, a missing segment, a foreign or newer file:
+  /// names the file, offset and what to do.
+  static Result<std::unique_ptr<Journal>> Open(Files& files, Clock& clock, CrashPoints& crash_points, JournalOptions options);
+
+  /// Gives the receipts their ids (contiguous seq), writes them as one batch and syncs. On ok `places` and `digests` have
+  /// one entry per receipt, and all are durable. On error none may be acknowledged; ids are given again.
+  Result<void> Append(std::span<const std::shared_ptr<Receipt>> receipts, std::vector<Place>& places,
+                      std::vector<Sha256Digest>& digests);
+
+  /// Reads batches from `mark` on, in order, until `max_bytes` are read or the end; advances `mark`. Empty = at the end.
+  Result<std::vector<JournalRecord>> ReadFrom(Mark& mark, std::size_t max_bytes) const;
+  /// One record, checked against its checksum and its body's digest: error corrupt.
+  Result<JournalRecord> ReadAt(const Place& place) const;
+
+  [[nodiscard]] std::int64_t last_seq() const;
+  [[nodiscard]] Mark end() const;
+  [[nodiscard]] const std::string& folder() const;
+
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+ private:
+  struct State;
+  explicit Journal(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dlo::store

@@ -1,0 +1,145 @@
+-- Migration 1: the index of states. Times are microseconds since 1970 UTC. Numbers of state, class and codes are those
+-- of include/dlo/states.h. The CHECKs repeat the law of src/model/law.h.
+
+CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+-- journal_segment, journal_offset, journal_seq: up to where the journal is taken in. duplicates, pruned: counts.
+
+CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);  -- sources, targets and workers, by number
+
+CREATE TABLE events (
+  id            INTEGER PRIMARY KEY,            -- receipt order (journal seq)
+  source        INTEGER NOT NULL,               -- names.id
+  key_digest    INTEGER NOT NULL,               -- 64 bits of SHA-256(source NUL key)
+  key_ordinal   INTEGER NOT NULL DEFAULT 0,     -- 0, or more for a true digest clash; conflicts count on from -1 down
+  key           TEXT NOT NULL,
+  kind          TEXT NOT NULL,
+  subject       TEXT NOT NULL,
+  account       TEXT NOT NULL,
+  livemode      INTEGER,
+  occurred_at   INTEGER,
+  received_at   INTEGER NOT NULL,
+  segment       INTEGER NOT NULL,               -- where the receipt is
+  position      INTEGER NOT NULL,
+  length        INTEGER NOT NULL,
+  body_bytes    INTEGER NOT NULL,
+  body_sha256   BLOB NOT NULL,
+  last_seen_at  INTEGER NOT NULL,
+  deliveries    INTEGER NOT NULL DEFAULT 1,
+  conflict_of   INTEGER,                        -- events.id
+  state         INTEGER NOT NULL,
+  class         INTEGER NOT NULL DEFAULT 0,
+  due_at        INTEGER,
+  lane          INTEGER,                        -- 64-bit digest of (source, subject) while it occupies its subject's lane
+  behind        INTEGER NOT NULL DEFAULT 0,     -- 1: waiting, and an earlier (or a running) event is in the lane
+  token         INTEGER NOT NULL DEFAULT 0,     -- last lease token; strictly rises
+  lease_until   INTEGER,
+  worker        INTEGER,
+  attempts      INTEGER NOT NULL DEFAULT 0,     -- live tries
+  tries         INTEGER NOT NULL DEFAULT 0,     -- tries in this dispatch
+  attempt_no    INTEGER NOT NULL DEFAULT 0,     -- newest attempt row
+  crashes       INTEGER NOT NULL DEFAULT 0,     -- in this dispatch
+  replaying     INTEGER NOT NULL DEFAULT 0,
+  replay_id     INTEGER NOT NULL DEFAULT 0,
+  replays       INTEGER NOT NULL DEFAULT 0,
+  replays_failed INTEGER NOT NULL DEFAULT 0,
+  fingerprint   INTEGER,                        -- of the newest failure
+  parked_at     INTEGER,
+  finished_at   INTEGER,
+  CHECK (state BETWEEN 0 AND 6),
+  CHECK (class BETWEEN 0 AND 7),
+  CHECK ((state IN (3, 4)) = (class <> 0) OR state IN (0, 1, 5, 6)),  -- dead and held have a class; succeeded has none
+  CHECK ((state = 0) = (due_at IS NOT NULL)),
+  CHECK ((state = 1) = (lease_until IS NOT NULL)),
+  CHECK (state <> 2 OR (replaying = 0 AND lane IS NULL)),
+  CHECK ((state IN (2, 5, 6)) = (finished_at IS NOT NULL)),
+  CHECK (behind = 0 OR (state = 0 AND lane IS NOT NULL))
+);
+CREATE UNIQUE INDEX events_key ON events (key_digest, key_ordinal);
+CREATE INDEX events_due ON events (source, due_at, id) WHERE state = 0 AND behind = 0;
+CREATE INDEX events_lane ON events (lane, id) WHERE lane IS NOT NULL;
+CREATE INDEX events_lease ON events (lease_until) WHERE state = 1;
+CREATE INDEX events_letters ON events (id) WHERE state IN (3, 4);
+CREATE INDEX events_groups ON events (fingerprint, id) WHERE state IN (3, 4);
+CREATE INDEX events_oldest ON events (source, parked_at) WHERE state = 3;
+
+-- What only an event that failed needs; one row from its first failure on.
+CREATE TABLE failures (
+  event_id        INTEGER PRIMARY KEY,
+  first_failed_at INTEGER NOT NULL,             -- never changed
+  last_failed_at  INTEGER NOT NULL,
+  code            TEXT NOT NULL,
+  message         TEXT NOT NULL,
+  detail          TEXT NOT NULL,
+  handler_version TEXT NOT NULL DEFAULT '',
+  hold_link       TEXT NOT NULL DEFAULT '',
+  hold_owner      TEXT NOT NULL DEFAULT '',
+  hold_until      INTEGER,
+  wake_on_handler TEXT NOT NULL DEFAULT '',
+  resolve_code    INTEGER,
+  resolve_reason  TEXT NOT NULL DEFAULT ''
+);
+
+CREATE TABLE attempts (
+  event_id        INTEGER NOT NULL,
+  number          INTEGER NOT NULL,
+  token           INTEGER NOT NULL,
+  started_at      INTEGER NOT NULL,
+  finished_at     INTEGER,
+  worker          INTEGER NOT NULL,             -- names.id
+  target          INTEGER NOT NULL,             -- names.id
+  outcome         INTEGER,                      -- OutcomeKind
+  code            TEXT,
+  message         TEXT,
+  detail          TEXT,
+  http_status     INTEGER,
+  handler_version TEXT,
+  effect          TEXT,
+  replay_id       INTEGER NOT NULL DEFAULT 0,
+  late            INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (event_id, number)
+) WITHOUT ROWID;
+
+-- Exact counts, moved in the transaction that moves a state.
+CREATE TABLE counts (
+  source INTEGER NOT NULL, state INTEGER NOT NULL, class INTEGER NOT NULL, n INTEGER NOT NULL,
+  PRIMARY KEY (source, state, class)
+) WITHOUT ROWID;
+
+CREATE TABLE replays (
+  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, state TEXT NOT NULL, created_at INTEGER NOT NULL,
+  actor TEXT NOT NULL, reason TEXT NOT NULL, filter TEXT NOT NULL, digest TEXT NOT NULL, count INTEGER NOT NULL,
+  batch_size INTEGER NOT NULL, stagger_us INTEGER NOT NULL, next_batch_at INTEGER NOT NULL, finished_at INTEGER,
+  CHECK (state IN ('running', 'paused', 'cancelled', 'done'))
+);
+CREATE TABLE replay_items (
+  replay_id INTEGER NOT NULL, event_id INTEGER NOT NULL,
+  state INTEGER NOT NULL,                       -- 0 queued, 1 released to the dispatcher, 2 ended
+  result INTEGER NOT NULL DEFAULT 0,            -- ReplayResult; 100 skipped: state, 101 skipped: in another replay
+  class INTEGER NOT NULL DEFAULT 0,             -- FailureClass, when dead again
+  PRIMARY KEY (replay_id, event_id)
+) WITHOUT ROWID;
+CREATE INDEX replay_items_queued ON replay_items (replay_id, event_id) WHERE state = 0;
+
+CREATE TABLE audit (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, actor TEXT NOT NULL, role TEXT NOT NULL, action TEXT NOT NULL,
+  event_id INTEGER NOT NULL DEFAULT 0, reason TEXT NOT NULL, details TEXT NOT NULL
+);
+CREATE INDEX audit_event ON audit (event_id, seq) WHERE event_id <> 0;
+CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+
+CREATE TABLE tokens (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, hash TEXT NOT NULL UNIQUE,
+  created_at INTEGER NOT NULL, revoked_at INTEGER,
+  CHECK (role IN ('viewer', 'operator', 'admin'))
+);
+CREATE UNIQUE INDEX tokens_live_name ON tokens (name) WHERE revoked_at IS NULL;
+
+CREATE TABLE rejected (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, source TEXT NOT NULL, reason TEXT NOT NULL,
+  remote TEXT NOT NULL, headers BLOB NOT NULL, body BLOB NOT NULL
+);
+
+CREATE TABLE source_pauses (
+  source TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, message TEXT NOT NULL, since INTEGER NOT NULL
+) WITHOUT ROWID;

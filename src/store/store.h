@@ -1,0 +1,28 @@
+// Everything a store can do. The two implementations stand behind this; the contract suite runs over each.
+#pragma once
+
+#include "store/access.h"
+#include "store/figures.h"
+#include "store/inbox.h"
+#include "store/letters.h"
+#include "store/quarantine.h"
+#include "store/queue.h"
+#include "store/replays.h"
+#include "store/sources.h"
+
+namespace dlo::store {
+
+class Store : public Inbox,
+              public Queue,
+              public Letters,
+              public Replays,
+              public Access,
+              public Quarantine,
+              public Sources,
+              public FigureSource {
+ public:
+  /// Stops accepting, finishes what was accepted, flushes, releases the lock. Idempotent.
+  virtual void Close() = 0;
+};
+
+}  // namespace dlo::store
