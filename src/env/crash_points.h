@@ -2,6 +2,8 @@
 // `crash_points.At(`.
 #pragma once
 
+#include <atomic>
+#include <string>
 #include <string_view>
 
 namespace dlo {
@@ -26,8 +28,8 @@ class CrashAt final : public CrashPoints {
   void At(std::string_view name) override;
 
  private:
-  std::string_view name_;
-  long countdown_ = 0;
+  std::string name_;
+  std::atomic<long> countdown_{0};
 };
 
 }  // namespace dlo

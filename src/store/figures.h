@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dlo/event.h"
 #include "dlo/result.h"
 #include "dlo/states.h"
 #include "dlo/time.h"

@@ -33,10 +33,10 @@ struct EmbeddedOptions {
   std::function<std::int64_t(std::string_view)> key_digest;
 };
 
-/// Recovers first: cuts a torn tail, resumes the index from its mark, rebuilds a lost index from the journal (states are
-/// then `waiting` again; logged as a warning before it starts). Errors: conflict "locked" (another process), corrupt,
-/// invalid "schema_newer", "schema_changed" (a migration's checksum differs) or "constraint_missing".
-Result<std::unique_ptr<Store>> OpenEmbedded(EmbeddedOptions options, Files& files, Clock& clock, CrashPoints& crash_points,
-                                            Metrics& metrics);
+/// Recovers first: cuts a torn tail, resumes the index from its mark, rebuilds a lost index from the journal (states
+/// are then `waiting` again; logged as a warning before it starts). Errors: conflict "locked" (another process),
+/// corrupt, invalid "schema_newer", "schema_changed" (a migration's checksum differs) or "constraint_missing".
+Result<std::unique_ptr<Store>> OpenEmbedded(EmbeddedOptions options, Files& files, Clock& clock,
+                                            CrashPoints& crash_points, Metrics& metrics);
 
 }  // namespace dlo::store

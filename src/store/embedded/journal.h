@@ -1,6 +1,6 @@
 // The truth for receipts: append-only segments of checksummed batches. Layout in docs/formats.md.
 //
-// Not a thread by itself: one thread at a time appends (the store's journal thread); reading a record by its place is
+// One thread at a time appends (the store's journal thread); reading a record by its place is
 // safe from any thread beside it. An append is durable when Append returns ok. The first failed sync is final: every
 // later Append fails with code "store_failed", since Linux may have dropped the dirty pages. A full disk is not final:
 // nothing of the batch is acknowledged, its place is written over by the next one, code "disk_full".
@@ -45,6 +45,8 @@ struct JournalRecord {
 struct JournalOptions {
   std::string folder;
   std::int64_t segment_bytes = std::int64_t{64} << 20;
+  /// A thread hashes the segment and prepares the next one while it fills. Off: all that at its end, for simulations.
+  bool work_ahead = true;
 };
 
 class Journal {

@@ -3,9 +3,14 @@
 // transaction and checked by tests: at most one event of a lane is running, and a waiting one has behind = 0 only if it
 // is the first of its lane by receipt and none is running. Every function costs a fixed number of index look-ups,
 // whatever waits in the lane.
+//
+// Whoever writes a row that becomes `waiting` with a lane writes it with behind = 1 and calls SettleLane, which frees
+// it if it is its turn: the unique index events_lane_front lets no second event of a lane be free or running, not even
+// for the length of a transaction. Without a lane behind is 0.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "dlo/result.h"

@@ -57,15 +57,18 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_key ON events (key_digest, key_ordinal);
 CREATE INDEX events_due ON events (source, due_at, id) WHERE state = 0 AND behind = 0;
 CREATE INDEX events_lane ON events (lane, id) WHERE lane IS NOT NULL;
+-- At most one event of a lane runs or is free to run.
+CREATE UNIQUE INDEX events_lane_front ON events (lane) WHERE lane IS NOT NULL AND behind = 0 AND state IN (0, 1);
 CREATE INDEX events_lease ON events (lease_until) WHERE state = 1;
 CREATE INDEX events_letters ON events (id) WHERE state IN (3, 4);
 CREATE INDEX events_groups ON events (fingerprint, id) WHERE state IN (3, 4);
+CREATE INDEX events_parked_lane ON events (source, parked_at) WHERE state IN (3, 4) AND lane IS NOT NULL;
 CREATE INDEX events_oldest ON events (source, parked_at) WHERE state = 3;
 
 -- What only an event that failed needs; one row from its first failure on.
 CREATE TABLE failures (
   event_id        INTEGER PRIMARY KEY,
-  first_failed_at INTEGER NOT NULL,             -- never changed
+  first_failed_at INTEGER NOT NULL,             -- never changed once set; 0: resolved and never failed
   last_failed_at  INTEGER NOT NULL,
   code            TEXT NOT NULL,
   message         TEXT NOT NULL,
@@ -78,6 +81,7 @@ CREATE TABLE failures (
   resolve_code    INTEGER,
   resolve_reason  TEXT NOT NULL DEFAULT ''
 );
+CREATE INDEX failures_hold ON failures (hold_until) WHERE hold_until IS NOT NULL;  -- held with a date
 
 CREATE TABLE attempts (
   event_id        INTEGER NOT NULL,
@@ -111,6 +115,7 @@ CREATE TABLE replays (
   batch_size INTEGER NOT NULL, stagger_us INTEGER NOT NULL, next_batch_at INTEGER NOT NULL, finished_at INTEGER,
   CHECK (state IN ('running', 'paused', 'cancelled', 'done'))
 );
+CREATE INDEX replays_open ON replays (id) WHERE state IN ('running', 'paused');
 CREATE TABLE replay_items (
   replay_id INTEGER NOT NULL, event_id INTEGER NOT NULL,
   state INTEGER NOT NULL,                       -- 0 queued, 1 released to the dispatcher, 2 ended
@@ -118,7 +123,7 @@ CREATE TABLE replay_items (
   class INTEGER NOT NULL DEFAULT 0,             -- FailureClass, when dead again
   PRIMARY KEY (replay_id, event_id)
 ) WITHOUT ROWID;
-CREATE INDEX replay_items_queued ON replay_items (replay_id, event_id) WHERE state = 0;
+CREATE INDEX replay_items_open ON replay_items (replay_id, state, event_id) WHERE state < 2;
 
 CREATE TABLE audit (
   seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, actor TEXT NOT NULL, role TEXT NOT NULL, action TEXT NOT NULL,

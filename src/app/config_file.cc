@@ -1,0 +1,353 @@
+#include "app/config_file.h"
+
+#define TOML_EXCEPTIONS 0
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "base/log.h"
+#include "base/time_text.h"
+
+namespace dlo::app {
+namespace {
+
+/// Reads one table: each getter marks its key as known, Finish() reports the rest.
+class Table {
+ public:
+  Table(const toml::table& table, std::string where, std::string file, std::vector<std::string>& errors)
+      : table_(table), where_(std::move(where)), file_(std::move(file)), errors_(errors) {}
+
+  void Text(const char* key, std::string& out) {
+    if (const auto* node = Find(key)) {
+      if (const auto v = node->value_exact<std::string>()) {
+        out = *v;
+      } else {
+        Wrong(*node, key, "text in quotes");
+      }
+    }
+  }
+  void Text(const char* key, std::optional<std::string>& out) {
+    std::string text;
+    if (table_.contains(key)) {
+      Text(key, text);
+      out = text;
+    }
+  }
+  void Flag(const char* key, bool& out) {
+    if (const auto* node = Find(key)) {
+      if (const auto v = node->value_exact<bool>()) {
+        out = *v;
+      } else {
+        Wrong(*node, key, "true or false");
+      }
+    }
+  }
+  template <typename Int>
+  void Number(const char* key, Int& out, std::int64_t low, std::int64_t high) {
+    if (const auto* node = Find(key)) {
+      const auto v = node->value_exact<std::int64_t>();
+      if (v && *v >= low && *v <= high) {
+        out = static_cast<Int>(*v);
+      } else {
+        Wrong(*node, key, fmt::format("a whole number from {} to {}", low, high));
+      }
+    }
+  }
+  void Real(const char* key, double& out, double low, double high) {
+    if (const auto* node = Find(key)) {
+      const auto v = node->value<double>();
+      if (v && *v >= low && *v <= high) {
+        out = *v;
+      } else {
+        Wrong(*node, key, fmt::format("a number from {} to {}", low, high));
+      }
+    }
+  }
+  void Length(const char* key, Duration& out) {
+    if (const auto* node = Find(key)) {
+      const auto text = node->value_exact<std::string>();
+      const auto v = text ? ParseDuration(*text) : std::nullopt;
+      if (v) {
+        out = *v;
+      } else {
+        Wrong(*node, key, "a duration such as \"30s\", \"5m\", \"24h\"");
+      }
+    }
+  }
+  void Bytes(const char* key, std::size_t& out) {
+    if (const auto* node = Find(key)) {
+      if (const auto n = node->value_exact<std::int64_t>(); n && *n > 0) {
+        out = static_cast<std::size_t>(*n);
+        return;
+      }
+      const auto text = node->value_exact<std::string>();
+      std::size_t unit = 0;
+      std::size_t digits = text ? text->find_first_not_of("0123456789") : 0;
+      if (text && digits != 0 && digits != std::string::npos && digits < 10) {
+        const std::string suffix = text->substr(digits);
+        if (suffix == "KiB") unit = std::size_t{1} << 10;
+        if (suffix == "MiB") unit = std::size_t{1} << 20;
+        if (suffix == "GiB") unit = std::size_t{1} << 30;
+      }
+      if (unit != 0) {
+        out = std::stoul(*text) * unit;
+      } else {
+        Wrong(*node, key, "a size such as \"1MiB\" or a number of bytes");
+      }
+    }
+  }
+  std::vector<std::string> List(const char* key) {
+    std::vector<std::string> out;
+    if (const auto* node = Find(key)) {
+      const auto* array = node->as_array();
+      if (array == nullptr) {
+        Wrong(*node, key, "a list of texts");
+        return out;
+      }
+      for (const auto& item : *array) {
+        if (const auto v = item.value_exact<std::string>()) {
+          out.push_back(*v);
+        } else {
+          Wrong(item, key, "a list of texts");
+        }
+      }
+    }
+    return out;
+  }
+  const toml::node* Find(const char* key) {
+    known_.insert(key);
+    return table_.get(key);
+  }
+  [[nodiscard]] bool Has(const char* key) const { return table_.contains(key); }
+  [[nodiscard]] int line() const { return static_cast<int>(table_.source().begin.line); }
+  void Wrong(const toml::node& node, std::string_view key, std::string_view want) {
+    errors_.push_back(fmt::format("{}:{}: {}{} must be {}", file_, node.source().begin.line, where_, key, want));
+  }
+  void Error(const std::string& what) { errors_.push_back(fmt::format("{}:{}: {}", file_, line(), what)); }
+  void Finish() {
+    for (const auto& [key, node] : table_) {
+      if (known_.contains(std::string(key.str()))) continue;
+      std::string words;
+      for (const std::string& k : known_) words += (words.empty() ? "" : ", ") + k;
+      errors_.push_back(fmt::format("{}:{}: unknown key {}{}; known here: {}", file_, key.source().begin.line, where_,
+                                    key.str(), words));
+    }
+  }
+
+ private:
+  const toml::table& table_;
+  std::string where_, file_;
+  std::vector<std::string>& errors_;
+  std::set<std::string> known_;
+};
+
+class Reader {
+ public:
+  Reader(std::string file, const Environment& environment) : file_(std::move(file)), environment_(environment) {}
+
+  Result<Config> Read(const toml::table& root) {
+    Config config;
+    Table top(root, "", file_, errors_);
+    Section(top, "store",
+            [&](Table& t) { t.Text("url", config.store.url), t.Bytes("hot_bytes", config.store.hot_bytes); });
+    Section(top, "server", [&](Table& t) { ReadServer(t, config.server); });
+    Section(top, "log", [&](Table& t) { t.Text("level", config.log_level); });
+    Each(top, "source", [&](Table& t) { config.sources.push_back(ReadSource(t)); });
+    Each(top, "target", [&](Table& t) { config.targets.push_back(ReadTarget(t)); });
+    top.Finish();
+    if (errors_.empty()) {
+      if (const auto valid = config.Validate(); !valid) errors_.push_back(file_ + ": " + valid.error().message);
+    }
+    if (errors_.empty()) return config;
+    std::string all;
+    for (const std::string& e : errors_) all += (all.empty() ? "" : "\n") + e;
+    return Fail(ErrorKind::invalid, "config", all);
+  }
+
+ private:
+  template <typename F>
+  void Section(Table& top, const char* name, F read) {
+    const auto* node = top.Find(name);
+    if (node == nullptr) return;
+    const auto* table = node->as_table();
+    if (table == nullptr) return top.Wrong(*node, name, fmt::format("a section: [{}]", name));
+    Table t(*table, std::string(name) + ".", file_, errors_);
+    read(t);
+    t.Finish();
+  }
+  template <typename F>
+  void Each(Table& top, const char* name, F read) {
+    const auto* node = top.Find(name);
+    if (node == nullptr) return;
+    const auto* array = node->as_array();
+    if (array == nullptr) return top.Wrong(*node, name, fmt::format("written as [[{}]], once per {}", name, name));
+    for (const auto& item : *array) {
+      const auto* table = item.as_table();
+      if (table == nullptr) {
+        top.Wrong(item, name, fmt::format("written as [[{}]]", name));
+        continue;
+      }
+      Table t(*table, std::string(name) + ".", file_, errors_);
+      read(t);
+      t.Finish();
+    }
+  }
+
+  static void ReadServer(Table& t, ServerConfig& s) {
+    t.Text("listen", s.listen);
+    t.Text("tls_cert", s.tls_cert);
+    t.Text("tls_key", s.tls_key);
+    t.Number("io_threads", s.io_threads, 0, 64);
+    t.Number("max_connections", s.max_connections, 1, 100'000);
+    t.Number("max_connections_per_address", s.max_connections_per_address, 1, 100'000);
+    t.Bytes("inflight_body_bytes", s.inflight_body_bytes);
+    t.Length("commit_deadline", s.commit_deadline);
+  }
+
+  SourceConfig ReadSource(Table& t) {
+    SourceConfig s;
+    t.Text("name", s.name);
+    t.Text("scheme", s.scheme);
+    t.Text("target", s.target);
+    t.Text("key", s.key);
+    t.Text("kind", s.kind);
+    t.Text("subject", s.subject);
+    t.Text("account", s.account);
+    t.Text("occurred_at", s.occurred_at);
+    if (const auto* node =
+            t.Find("livemode")) {  // a pointer to the field, or `true`: this source takes live events only
+      if (const auto flag = node->value_exact<bool>()) {
+        s.require_live = *flag;
+      } else {
+        t.Text("livemode", s.livemode);
+      }
+    }
+    if (t.Has("volatile_fields")) s.volatile_fields = t.List("volatile_fields");
+    t.Bytes("max_body", s.max_body);
+    if (t.Has("tolerance")) {
+      t.Length("tolerance", s.tolerance_past);
+      s.tolerance_future = s.tolerance_past;
+    }
+    std::string on_park = "release";
+    t.Text("on_park", on_park);
+    if (on_park != "release" && on_park != "hold") t.Error("source.on_park must be \"release\" or \"hold\"");
+    s.on_park = on_park == "hold" ? OnPark::hold : OnPark::release;
+    t.Number("hold_max_events", s.hold_max_events, 1, 10'000'000);
+    t.Length("hold_max_age", s.hold_max_age);
+    t.Length("notify_within", s.notify_within);
+    ReadSecrets(t, s);
+    ReadHmac(t, s.hmac);
+    return s;
+  }
+
+  void ReadSecrets(Table& t, SourceConfig& s) {
+    int n = 0;
+    for (const std::string& spec : t.List("secrets")) {
+      std::string id = fmt::format("secrets[{}]", n++);
+      if (spec.starts_with("env:")) {
+        const auto value = environment_(spec.substr(4));
+        if (!value) {
+          t.Error(fmt::format("source {}: {} is not set in the environment; export it before the start", s.name,
+                              spec.substr(4)));
+        }
+        s.secrets.push_back({std::move(id), value.value_or("")});
+      } else if (spec.starts_with("file:")) {
+        std::ifstream in(spec.substr(5), std::ios::binary);
+        std::string value((std::istreambuf_iterator<char>(in)), {});
+        if (!in.good() && !in.eof()) t.Error(fmt::format("source {}: cannot read {}", s.name, spec.substr(5)));
+        if (value.ends_with('\n')) value.pop_back();
+        if (value.ends_with('\r')) value.pop_back();
+        s.secrets.push_back({std::move(id), std::move(value)});
+      } else {
+        log::Warn("config.literal_secret",
+                  {{"source", s.name},
+                   {"secret", id},
+                   {"hint", "use \"env:NAME\" or \"file:PATH\" so that the file can be shared"}});
+        s.secrets.push_back({std::move(id), spec});
+      }
+    }
+  }
+
+  void ReadHmac(Table& t, HmacSettings& h) {
+    Section(t, "hmac", [&](Table& k) {
+      k.Text("signature_header", h.signature_header);
+      k.Text("signature_format", h.signature_format);
+      k.Text("prefix", h.prefix);
+      k.Text("pair_separator", h.pair_separator);
+      k.Text("timestamp_name", h.timestamp_name);
+      k.Text("signature_name", h.signature_name);
+      k.Text("timestamp_header", h.timestamp_header);
+      k.Text("id_header", h.id_header);
+      k.Text("signed_template", h.signed_template);
+      k.Text("url", h.url);
+      k.Text("hash", h.hash);
+      k.Text("encoding", h.encoding);
+      k.Text("key_decoding", h.key_decoding);
+      k.Text("timestamp_unit", h.timestamp_unit);
+    });
+  }
+
+  TargetConfig ReadTarget(Table& t) {
+    TargetConfig g;
+    t.Text("name", g.name);
+    std::string type = "http";
+    t.Text("type", type);
+    if (type != "http") {
+      t.Error(
+          fmt::format("target.type \"{}\" is not known here; write \"http\" (an in-process handler is given by the "
+                      "embedding program, not by a file)",
+                      type));
+    }
+    t.Text("url", g.url);
+    t.Flag("allow_private", g.allow_private);
+    t.Length("timeout", g.timeout);
+    t.Length("connect_timeout", g.connect_timeout);
+    t.Number("concurrency", g.concurrency, 1, 256);
+    t.Real("jitter", g.jitter, 0, 1);
+    if (t.Has("retry")) {
+      g.retry.clear();
+      for (const std::string& text : t.List("retry")) {
+        const auto wait = ParseDuration(text);
+        if (!wait) t.Error(fmt::format("target.retry: \"{}\" is not a duration such as \"5s\"", text));
+        g.retry.push_back(wait.value_or(Duration(0)));
+      }
+    }
+    std::string secret;
+    t.Text("signing_secret", secret);
+    if (secret.starts_with("env:")) {
+      const auto value = environment_(secret.substr(4));
+      if (!value) t.Error(fmt::format("target {}: {} is not set in the environment", g.name, secret.substr(4)));
+      secret = value.value_or("");
+    }
+    g.signing_secret = secret;
+    return g;
+  }
+
+  std::string file_;
+  const Environment& environment_;
+  std::vector<std::string> errors_;
+};
+
+}  // namespace
+
+Result<Config> ParseConfig(const std::string& text, const std::string& name, const Environment& environment) {
+  toml::parse_result parsed = toml::parse(text);
+  if (!parsed) {
+    return Fail(ErrorKind::invalid, "config",
+                fmt::format("{}:{}: {}", name, parsed.error().source().begin.line, parsed.error().description()));
+  }
+  return Reader(name, environment).Read(parsed.table());
+}
+
+Result<Config> LoadConfig(const std::string& path, const Environment& environment) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return Fail(ErrorKind::not_found, "config_missing", path + ": cannot be read; give a file with --config");
+  std::stringstream text;
+  text << in.rdbuf();
+  return ParseConfig(text.str(), path, environment);
+}
+
+}  // namespace dlo::app

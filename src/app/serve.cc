@@ -1,0 +1,79 @@
+#include "app/serve.h"
+
+#include <iostream>
+
+#include "app/office.h"
+#include "base/log.h"
+
+namespace dlo::app {
+namespace {
+
+int Refuse(const Error& error) {
+  std::cerr << "dlo serve: " << error.message << '\n';
+  log::Error("serve.refused", {{"code", error.code}, {"message", error.message}});
+  return 1;
+}
+
+/// Two warnings that belong before the first event.
+void WarnAboutSources(const Config& config) {
+  if (config.sources.empty()) {
+    log::Warn("serve.no_sources", {{"hint", "add a [[source]] and a [[target]] to the configuration; nothing is received until then"}});
+  }
+  for (const SourceConfig& source : config.sources) {
+    if (source.scheme == "none") {
+      log::Warn("serve.unsigned_source", {{"source", source.name}, {"hint", "anybody who reaches this port can put events in"}});
+    }
+  }
+}
+
+}  // namespace
+
+int Serve(const std::string& config_path, const Environment& environment, const std::function<bool(Duration)>& wait) {
+  Result<Config> config = LoadConfig(config_path, environment);
+  if (!config) return Refuse(config.error());
+  log::SetLevel(config->log_level);
+  WarnAboutSources(*config);
+  const std::string listen = config->server.listen;
+  OfficeOptions options{.config = std::move(*config),
+                        .bootstrap_token = environment("DLO_ADMIN_TOKEN").value_or(""),
+                        .crash_at = environment("DLO_CRASH_AT").value_or(""),
+                        .listen = true};
+  if (options.bootstrap_token.empty()) {
+    log::Info("serve.no_bootstrap_token",
+              {{"hint", "set DLO_ADMIN_TOKEN for the first start, then `dlo token create NAME --role ROLE`"}});
+  }
+  Result<std::unique_ptr<Office>> office = Office::Open(std::move(options));
+  if (!office) return Refuse(office.error());
+  if (const auto started = (*office)->Start(); !started) return Refuse(started.error());
+  std::cout << "dlo serves on " << listen << " (port " << (*office)->port() << ")" << std::endl;
+  while (wait(std::chrono::milliseconds(500))) {
+    if (const auto failed = (*office)->failed()) {
+      log::Error("serve.store_failed", {{"code", failed->code}, {"message", failed->message}});
+      (*office)->Stop();
+      return 1;
+    }
+  }
+  log::Info("serve.stopping");
+  (*office)->Stop();
+  log::Info("serve.stopped");
+  return 0;
+}
+
+int CheckConfig(const std::string& config_path, const Environment& environment, std::ostream& out) {
+  const Result<Config> config = LoadConfig(config_path, environment);
+  if (!config) {
+    out << config.error().message << '\n';
+    return 1;
+  }
+  out << config_path << ": ok\n";
+  for (const SourceConfig& source : config->sources) {
+    out << "  source " << source.name << ": scheme " << source.scheme << ", " << source.secrets.size()
+        << (source.secrets.size() == 1 ? " secret" : " secrets") << ", to target " << source.target << '\n';
+  }
+  for (const TargetConfig& target : config->targets) {
+    out << "  target " << target.name << ": " << target.url << ", " << target.retry.size() + 1 << " attempts\n";
+  }
+  return 0;
+}
+
+}  // namespace dlo::app

@@ -1,0 +1,29 @@
+// `dlo serve` and `dlo config check`: the only commands that are not calls to a server; the app does their work.
+#include <string>
+
+#include "cli/context.h"
+
+namespace dlo::cli {
+
+void AddServeCommands(CLI::App& app, Context& context) {
+  struct Options {
+    ServeOptions serve{.config = "dlo.toml"};
+    std::string check = "dlo.toml";
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* serve =
+      app.add_subcommand("serve", "Run the server: receive, dispatch, and answer the admin API, until SIGTERM");
+  serve->add_option("--config,-c", options->serve.config, "Configuration file")->capture_default_str();
+  serve->callback(
+      [&context, options] { context.run = [&context, options] { return context.deps.serve(options->serve); }; });
+
+  CLI::App* config = app.add_subcommand("config", "Work with a configuration file");
+  config->require_subcommand(1);
+  CLI::App* check = config->add_subcommand("check", "Say whether a configuration file is right, and what is wrong");
+  check->add_option("--config,-c,path", options->check, "Configuration file")->capture_default_str();
+  check->add_flag("--json", context.json, "Errors as JSON on stderr");
+  check->callback(
+      [&context, options] { context.run = [&context, options] { return context.deps.config_check(options->check); }; });
+}
+
+}  // namespace dlo::cli

@@ -1,0 +1,213 @@
+// One round: take the mail (answers become transitions through Decide), rescue and renew leases, one Exchange that
+// applies what ended and claims for free places, start what was claimed.
+#include "dispatch/dispatcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "dispatch/dispatcher_state.h"
+#include "fmt/format.h"
+
+namespace dlo::dispatch {
+namespace {
+
+constexpr Duration kShortestLease = std::chrono::seconds(60);
+constexpr Duration kLeaseMargin = std::chrono::seconds(30);  // a lease outlives the target's own deadline by this
+constexpr Duration kDrainRetry = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Dispatcher::State::State(const Config& config, DispatcherDeps d) : deps(d) {
+  std::map<std::string, std::size_t> target_index;
+  std::vector<std::string> target_names, source_names;
+  lease.worker = fmt::format("{:016x}", deps.random.Next());
+  lease.length = kShortestLease;
+  for (const TargetConfig& target : config.targets) {
+    target_index[target.name] = targets.size();
+    target_names.push_back(target.name);
+    TargetState& made = targets.emplace_back();
+    made.name = target.name;
+    made.target = MakeTarget(target, deps.http, deps.clock);
+    if (target.type == TargetType::http) lease.length = std::max(lease.length, target.timeout + kLeaseMargin);
+  }
+  for (const SourceConfig& source : config.sources) {
+    const auto found = target_index.find(source.target);
+    if (found == target_index.end()) {
+      log::Error("source_without_target", {{"source", source.name},
+                                           {"target", source.target},
+                                           {"do", "name a configured target; its events wait until then"}});
+      continue;
+    }
+    const auto& target = *std::ranges::find(config.targets, source.target, &TargetConfig::name);
+    targets[found->second].sources.push_back(sources.size());
+    source_index[source.name] = sources.size();
+    source_names.push_back(source.name);
+    SourceState& made = sources.emplace_back();
+    made.name = source.name;
+    made.target = found->second;
+    made.policy = {target.retry, target.jitter, source.on_park};
+    made.notify_within = source.notify_within;
+  }
+  view = std::make_shared<View>(std::move(target_names), std::move(source_names));
+  figures.emplace(deps.metrics, view);
+  deps.queue.OnWork([mail = mailbox] { mail->Ring(); });
+}
+
+void Dispatcher::State::TakeMail(Time now) {
+  Mail mail = mailbox->Take();
+  for (const std::string& name : mail.resumed) {
+    const auto found = source_index.find(name);
+    if (found == source_index.end()) continue;
+    SourceState& source = sources[found->second];
+    source.systemic.Clear();
+    source.pause_to_write.reset();
+    source.resume_to_write = false;
+    source.may_have_work = true;
+  }
+  if (mail.rung) {
+    for (SourceState& source : sources) source.may_have_work = true;
+  }
+  for (Mail::Answer& answer : mail.answers) {
+    const auto found = runs.find(answer.run);
+    if (found == runs.end()) continue;  // handed back before it answered
+    const Run run = std::move(found->second);
+    runs.erase(found);
+    const std::size_t target = sources[run.source].target;
+    --targets[target].running;
+    if (!answer.ended.outcome) {
+      Unjudged(run);
+      continue;
+    }
+    deps.crash_points.At("dispatch.after_handler");
+    figures->Took(target, answer.ended.took);
+    Judge(run, Tidy(std::move(*answer.ended.outcome)), answer.ended.at, now);
+  }
+}
+
+void Dispatcher::State::Judge(const Run& run, Outcome outcome, Time at, Time now) {
+  TargetState& target = targets[sources[run.source].target];
+  const bool ill = IsTargetFailure(outcome);
+  if (target.breaker.Ended(run.breaker_probe, ill, now, deps.random.Unit())) {
+    log::Warn("breaker_opened", {{"target", target.name},
+                                 {"code", outcome.code},
+                                 {"seconds", std::chrono::duration<double>(target.breaker.retry_at() - now).count()}});
+  } else if (run.breaker_probe && !ill) {
+    log::Info("breaker_closed", {{"target", target.name}});
+  }
+  Finish(run.source, run.context, std::move(outcome), at, now, run.systemic_probe);
+}
+
+void Dispatcher::State::Unjudged(const Run& run) {
+  SourceState& source = sources[run.source];
+  targets[source.target].breaker.NotAsked(run.breaker_probe);
+  if (run.systemic_probe) source.systemic.ProbeLost();
+  hand_back.push_back({run.context.id, run.context.token});
+}
+
+void Dispatcher::State::Finish(std::size_t index, const RunContext& context, Outcome outcome, Time at, Time now,
+                               bool probe) {
+  SourceState& source = sources[index];
+  figures->Attempt(source.target, outcome.kind);
+  Transition t = Decide(outcome, source.policy, context, at, deps.random.Unit());
+  JudgeSource(source, context, t, probe, now);
+  if (t.due_at) source.due = source.due ? std::min(*source.due, *t.due_at) : *t.due_at;
+  finished.push_back(std::move(t));
+  finished_of.push_back(source.name);
+}
+
+void Dispatcher::State::Show() {
+  view->running.store(static_cast<int>(runs.size()), std::memory_order_relaxed);
+  const std::lock_guard lock(view->mutex);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    view->breakers[i] = {targets[i].breaker.state(), targets[i].breaker.retry_at()};
+  }
+  for (std::size_t i = 0; i < sources.size(); ++i) view->paused[i] = sources[i].systemic.paused() ? 1 : 0;
+}
+
+Dispatcher::Dispatcher(const Config& config, DispatcherDeps deps) : state_(std::make_unique<State>(config, deps)) {}
+
+// The store may go on ringing a mailbox that nobody reads.
+Dispatcher::~Dispatcher() {
+  state_->mailbox->OnWake({});
+}
+
+Result<Time> Dispatcher::RunOnce(Time now) {
+  State& s = *state_;
+  if (!s.opened) {
+    if (const auto ok = s.Open(now); !ok) return std::unexpected(ok.error());
+  }
+  s.TakeMail(now);
+  s.WritePauses(now);
+  s.Rescue(now);
+  s.Renew(now);
+  s.NoteDue(now);
+  s.MakeWants(now);
+  const auto handed_back = s.HandBack(now);
+  const auto exchanged = s.Exchange(now);
+  s.Show();
+  if (!exchanged) return std::unexpected(exchanged.error());
+  if (!handed_back) return std::unexpected(handed_back.error());
+  return s.NextTime(now);
+}
+
+void Dispatcher::OnWake(std::function<void()> wake) {
+  state_->mailbox->OnWake(std::move(wake));
+}
+
+void Dispatcher::Drain(Duration grace) {
+  State& s = *state_;
+  s.draining = true;
+  s.wants.clear();
+  s.want_sources.clear();
+  for (TargetState& target : s.targets) target.target->DropQueued();
+  const Duration began = s.deps.clock.Monotonic();
+  Duration waited{};
+  bool clean = false;
+  for (;;) {
+    const Time now = s.deps.clock.Now();
+    s.TakeMail(now);
+    // Both are tried, whatever the other says.
+    const bool applied = s.Exchange(now).has_value();
+    clean = s.HandBack(now).has_value() && applied;
+    if (clean && s.runs.empty()) break;
+    const Duration left = grace - std::max(s.deps.clock.Monotonic() - began, waited);
+    if (left <= Duration(0)) break;
+    const Duration wait = clean ? left : std::min(left, kDrainRetry);
+    if (!s.mailbox->WaitForAnswer(wait)) waited += wait;
+  }
+  for (const auto& [number, run] : s.runs) s.Unjudged(run);
+  for (TargetState& target : s.targets) {
+    if (target.running > 0) target.target->Abandon();
+    target.running = 0;
+  }
+  if (!s.runs.empty()) log::Warn("handed_back_at_stop", {{"events", s.runs.size()}});
+  s.runs.clear();
+  clean = s.HandBack(s.deps.clock.Now()).has_value() && s.finished.empty();
+  if (!clean)
+    log::Error("stop_not_clean", {{"why", "the store could not commit"},
+                                  {"then", "the leases are rescued at the next start; attempts may repeat"}});
+  s.Show();
+}
+
+std::vector<BreakerView> Dispatcher::Breakers() const {
+  const View& view = *state_->view;
+  const std::lock_guard lock(view.mutex);
+  std::vector<BreakerView> out;
+  for (std::size_t i = 0; i < view.targets.size(); ++i) {
+    const View::BreakerNow& now = view.breakers[i];
+    out.push_back({view.targets[i], std::string(Name(now.state)),
+                   now.state == Breaker::State::open ? std::optional(now.retry_at) : std::nullopt});
+  }
+  return out;
+}
+
+int Dispatcher::running() const {
+  return state_->view->running.load(std::memory_order_relaxed);
+}
+
+void Dispatcher::Resumed(const std::string& source) {
+  state_->mailbox->PutResumed(source);
+}
+
+}  // namespace dlo::dispatch

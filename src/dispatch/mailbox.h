@@ -1,0 +1,79 @@
+// Where other threads leave word for the dispatcher's loop: attempts that ended, work that arrived, sources that were
+// resumed. Shared with the callbacks in flight, so that one which comes after the dispatcher is gone does no harm.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dispatch/target.h"
+
+namespace dlo::dispatch {
+
+struct Mail {
+  struct Answer {
+    std::uint64_t run = 0;
+    Ended ended;
+  };
+  std::vector<Answer> answers;
+  std::vector<std::string> resumed;
+  bool rung = false;
+};
+
+class Mailbox {
+ public:
+  void Put(std::uint64_t run, Ended ended) {
+    Leave([&] { mail_.answers.push_back({run, std::move(ended)}); });
+  }
+  void PutResumed(std::string source) {
+    Leave([&] { mail_.resumed.push_back(std::move(source)); });
+  }
+  void Ring() {
+    Leave([&] { mail_.rung = true; });
+  }
+
+  [[nodiscard]] Mail Take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(mail_, {});
+  }
+
+  /// True once an answer lies there; false after `at_most`.
+  bool WaitForAnswer(Duration at_most) {
+    std::unique_lock lock(mutex_);
+    return answer_came_.wait_for(lock, at_most, [this] { return !mail_.answers.empty(); });
+  }
+
+  /// Empty: nobody is woken any more; when this returns, nobody is being woken either.
+  void OnWake(std::function<void()> wake) {
+    const std::lock_guard lock(wake_mutex_);
+    wake_ = std::move(wake);
+  }
+
+ private:
+  template <typename Write>
+  void Leave(Write write) {
+    bool first = false;
+    {
+      const std::lock_guard lock(mutex_);
+      // Who finds mail lying there knows that the loop was woken for it and has not taken it yet.
+      first = mail_.answers.empty() && mail_.resumed.empty() && !mail_.rung;
+      write();
+      answer_came_.notify_one();
+    }
+    if (!first) return;
+    const std::lock_guard lock(wake_mutex_);
+    if (wake_) wake_();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable answer_came_;
+  Mail mail_;
+  std::mutex wake_mutex_;
+  std::function<void()> wake_;
+};
+
+}  // namespace dlo::dispatch

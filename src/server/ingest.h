@@ -1,0 +1,29 @@
+// POST /in/{source}: the door for webhooks. The hottest path of the server.
+#pragma once
+
+#include <memory>
+
+#include "dlo/config.h"
+#include "intake/receiver.h"
+#include "server/http_server.h"
+
+namespace dlo::server {
+
+class Ingest final : public Handler {
+ public:
+  /// The receiver outlives every request.
+  Ingest(intake::Receiver& receiver, Duration commit_deadline)
+      : receiver_(receiver), commit_deadline_(commit_deadline) {}
+
+  static constexpr std::string_view kPrefix = "/in/";
+
+  std::expected<Admission, Response> Begin(RequestHead& head) override;
+  /// Answers 200 after the commit only; 503 when there is none within the deadline, even if one comes later.
+  void Handle(RequestHead head, std::string body, Responder respond) override;
+
+ private:
+  intake::Receiver& receiver_;
+  const Duration commit_deadline_;
+};
+
+}  // namespace dlo::server

@@ -1,0 +1,91 @@
+// The admin API as data: which method and path, who may, what does it. The router, the permission check and the tests'
+// matrix of roles read the same table.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/metrics.h"
+#include "dispatch/dispatcher.h"
+#include "dlo/config.h"
+#include "dlo/dead_letters.h"
+#include "env/clock.h"
+#include "observe/figures.h"
+#include "observe/health.h"
+#include "server/auth.h"
+#include "server/http_server.h"
+#include "server/request_words.h"
+#include "store/store.h"
+
+namespace dlo::server {
+
+/// What the admin API works on. All of it outlives the API.
+struct AdminDeps {
+  DeadLetters& letters;  // the rules of triage
+  store::Store& store;
+  Clock& clock;
+  observe::Scrape& scrape;
+  observe::Health& health;
+  const std::vector<SourceConfig>& sources;
+  std::function<std::vector<dispatch::BreakerView>()> breakers;
+  std::function<void(const std::string& source)> resumed;  // Dispatcher::Resumed
+  std::string bootstrap_token;                             // DLO_ADMIN_TOKEN; empty = none
+};
+
+struct Call {
+  const RequestHead& head;
+  std::vector<std::string> params;  // what stood for each {…} of the pattern
+  Query query;
+  Fields body;
+  Actor actor;  // its reason is set by the route that reads one
+};
+
+struct Context {
+  AdminDeps& deps;
+  Authenticator& auth;
+};
+
+enum class Permission : unsigned char { open, viewer, operator_, admin };
+
+using Act = Result<Response> (*)(Context&, Call&);
+
+/// Where an act runs, so that none starves another.
+enum class Lane : unsigned char {
+  quick,  // on the I/O thread: touches nothing that can block
+  store,  // on the pool: takes a store call or a few
+  waits,  // on a thread of its own: blocks for as long as the caller asked; one at a time
+};
+
+/// A route without a permission does not compile.
+struct Route {
+  consteval Route(std::string_view m, std::string_view p, Permission who, Act a, Lane l = Lane::store)
+      : method(m), pattern(p), permission(who), act(a), lane(l) {}
+  std::string_view method;   // GET (HEAD goes with it) or POST
+  std::string_view pattern;  // "/v1/events/{id}/payload"
+  Permission permission;
+  Act act;
+  Lane lane;
+};
+
+std::span<const Route> LetterRoutes();     // events and dead letters
+std::span<const Route> ReplayRoutes();     // replays and drain
+std::span<const Route> AccessRoutes();     // tokens and audit
+std::span<const Route> OperationRoutes();  // sources, rejected, stats, metrics, health
+[[nodiscard]] std::vector<Route> AllRoutes();
+
+/// {"items":[…],"next":"…"}; `next` is null on the last page.
+[[nodiscard]] Response PageOf(boost::json::array items, const std::optional<std::string>& next);
+[[nodiscard]] Response Json(int status, const boost::json::object& body);
+/// The number in place `i` of the path; error not_found.
+[[nodiscard]] Result<std::int64_t> PathNumber(const Call& call, std::size_t i);
+/// The header that carries a source's signature, where its name is configured; else "".
+[[nodiscard]] std::string SignatureHeader(const AdminDeps& deps, std::string_view source);
+
+inline constexpr int kDefaultPage = 50;
+inline constexpr int kMaxPage = 500;
+
+}  // namespace dlo::server

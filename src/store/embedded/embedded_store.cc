@@ -1,0 +1,317 @@
+#include "store/embedded/embedded_store.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/log.h"
+#include "store/embedded/accept_thread.h"
+#include "store/embedded/access.h"
+#include "store/embedded/figures.h"
+#include "store/embedded/hot_cache.h"
+#include "store/embedded/index_intake.h"
+#include "store/embedded/index_queue.h"
+#include "store/embedded/index_recover.h"
+#include "store/embedded/index_thread.h"
+#include "store/embedded/journal.h"
+#include "store/embedded/lane_release.h"
+#include "store/embedded/quarantine.h"
+#include "store/embedded/reader_pool.h"
+#include "store/embedded/reads.h"
+#include "store/embedded/replay_items.h"
+#include "store/embedded/schema.h"
+#include "store/embedded/sources.h"
+#include "store/embedded/sqlite.h"
+#include "store/embedded/triage.h"
+
+namespace dlo::store {
+namespace {
+
+constexpr int kReaders = 3;
+/// Whoever was answered finds his event in the lists, though the index is some milliseconds behind; under overload he
+/// waits no longer than this.
+constexpr Duration kReadYourWrites = std::chrono::seconds(1);
+/// After "disk_full" the store is ready again when so much is free: some groups of the journal.
+constexpr std::uint64_t kEnoughFree = std::uint64_t{32} << 20;
+
+class EmbeddedStore final : public Store {
+ public:
+  EmbeddedStore(EmbeddedOptions options, Files& files, Clock& clock)
+      : options_(std::move(options)), files_(files), clock_(clock), hot_(options_.hot_bytes) {}
+  ~EmbeddedStore() override { Close(); }
+
+  Result<void> Open(CrashPoints& crash_points, Metrics& metrics);
+  void Close() override;
+
+  // Inbox
+  void Accept(std::vector<std::shared_ptr<Receipt>> batch, AcceptDone done) override {
+    accept_->Accept(std::move(batch), std::move(done));
+  }
+
+  // Queue
+  Result<ExchangeResult> Exchange(const ExchangeRequest& request) override {
+    return index_->Run(Flush::normal, [&](IndexContext& c) { return ExchangeWork(c, {*journal_, hot_}, request); });
+  }
+  Result<std::vector<LeaseRef>> Renew(std::span<const LeaseRef> leases, Time until) override {
+    return index_->Run(Flush::normal, [&](IndexContext& c) { return RenewLeases(c.db, leases, until); });
+  }
+  Result<std::vector<RunContext>> ExpiredLeases(Time now, int max) override {
+    return readers_.Read([&](Db& db) { return ReadExpiredLeases(db, now, max); });
+  }
+  Result<int> HandBack(std::span<const LeaseRef> leases, Time now) override {
+    return index_->Run(Flush::normal, [&](IndexContext& c) { return HandBackLeases(c, leases, now); });
+  }
+  Result<int> ExpireAllLeases(Time now) override {
+    return index_->Run(Flush::normal, [&](IndexContext& c) { return ExpireLeases(c.db, now); });
+  }
+  void OnWork(std::function<void()> ring) override { index_->OnWork(std::move(ring)); }
+
+  // Letters
+  Result<Page> List(const Filter& filter, int limit, const std::string& cursor) override {
+    return Read([&](Db& db) { return ListLetters(db, filter, limit, cursor); });
+  }
+  Result<std::int64_t> Count(const Filter& filter) override {
+    return Read([&](Db& db) { return CountLetters(db, filter); });
+  }
+  Result<std::vector<Group>> Groups(const Filter& filter, const std::string& by) override {
+    return Read([&](Db& db) { return GroupLetters(db, filter, by); });
+  }
+  Result<LetterDetail> Show(EventId id) override;
+  Result<std::vector<Attempt>> Attempts(EventId id) override {
+    return Read([&](Db& db) { return ReadAttempts(db, id); });
+  }
+  Result<std::string> Payload(EventId id) override;
+  Result<std::vector<Result<Letter>>> Triage(std::span<const TriageAct> acts, const Actor& actor, Time now) override;
+  Result<std::vector<EventId>> ReleaseLanes(const std::string& source, std::int64_t max_behind, Time older_than,
+                                            const Actor& actor, Time now) override {
+    return Write(Flush::full, [&](IndexContext& c) {
+      c.NotifyWork();
+      return store::ReleaseLanes(c.db, source, max_behind, older_than, actor, now);
+    });
+  }
+
+  // Replays
+  Result<ReplayPlan> Plan(const Filter& filter) override {
+    return Read([&](Db& db) { return PlanReplay(db, filter); });
+  }
+  Result<ReplayPlan> Create(const Filter& filter, const ReplayOptions& options, const std::string& kind,
+                            const Actor& actor, Time now) override {
+    return Write(Flush::full, [&](IndexContext& c) { return CreateReplay(c.db, filter, options, kind, actor, now); });
+  }
+  Result<std::vector<RunningReplay>> Running() override {
+    return Read([](Db& db) { return RunningReplays(db); });
+  }
+  Result<std::int64_t> ReleaseBatch(std::int64_t replay_id, int n, Time now) override {
+    return Write(Flush::normal, [&](IndexContext& c) {
+      c.NotifyWork();
+      return ReleaseReplayBatch(c.db, c.counts, replay_id, n, now);
+    });
+  }
+  Result<ReplayProgress> Get(std::int64_t replay_id) override {
+    return Read([&](Db& db) { return GetReplay(db, replay_id); });
+  }
+  Result<std::vector<ReplayProgress>> Recent(int limit) override {
+    return Read([&](Db& db) { return RecentReplays(db, limit); });
+  }
+
+  // Access
+  Result<Token> CreateToken(const std::string& name, const std::string& role, const std::string& hash,
+                            const Actor& actor, Time now) override {
+    return Write(Flush::full, [&](IndexContext& c) { return store::CreateToken(c.db, name, role, hash, actor, now); });
+  }
+  Result<Token> RevokeToken(const std::string& name, const Actor& actor, Time now) override {
+    return Write(Flush::full, [&](IndexContext& c) { return store::RevokeToken(c.db, name, actor, now); });
+  }
+  Result<std::vector<Token>> Tokens() override {
+    return Read([](Db& db) { return ReadTokens(db); });
+  }
+  Result<std::vector<AuditRecord>> Audit(EventId event_id, std::int64_t before, int limit) override {
+    return Read([&](Db& db) { return ReadAudit(db, event_id, before, limit); });
+  }
+
+  // Quarantine
+  void Keep(Rejected rejected) override;
+  Result<std::vector<Rejected>> RejectedList(const std::string& source, std::int64_t before, int limit) override {
+    return Read([&](Db& db) { return ListRejected(db, source, before, limit); });
+  }
+  Result<Rejected> RejectedOne(std::int64_t id) override {
+    return Read([&](Db& db) { return ReadRejected(db, id); });
+  }
+
+  // Sources
+  Result<void> Pause(const SourcePause& pause, const Actor& actor) override {
+    return Write(Flush::full, [&](IndexContext& c) { return PauseSource(c.db, pause, actor); });
+  }
+  Result<void> Resume(const std::string& source, const Actor& actor, Time now) override {
+    return Write(Flush::full, [&](IndexContext& c) {
+      c.NotifyWork();
+      return ResumeSource(c.db, source, actor, now);
+    });
+  }
+  Result<std::vector<SourcePause>> Pauses() override {
+    return Read([](Db& db) { return ReadPauses(db); });
+  }
+
+  // FigureSource
+  Result<Figures> Read() override {
+    return ReadFiguresWith([](Db& db, const FigureFacts& facts) { return ReadFigures(db, facts); });
+  }
+  Result<Figures> Recount() override {
+    return ReadFiguresWith([](Db& db, const FigureFacts& facts) { return RecountFigures(db, facts); });
+  }
+  Result<void> Ready() override;
+
+ private:
+  void WaitForIndex();
+  /// A read that finds whatever was answered before it began.
+  template <typename F>
+  auto Read(F&& fn) -> std::invoke_result_t<F&, Db&> {
+    WaitForIndex();
+    return readers_.Read(std::forward<F>(fn));
+  }
+  template <typename F>
+  auto Write(Flush flush, F&& fn) -> std::invoke_result_t<F&, IndexContext&> {
+    WaitForIndex();
+    return index_->Run(flush, std::forward<F>(fn));
+  }
+  Result<JournalRecord> ReadReceipt(EventId id);
+  Result<Figures> ReadFiguresWith(Result<Figures> (*read)(Db&, const FigureFacts&));
+
+  EmbeddedOptions options_;
+  Files& files_;
+  Clock& clock_;
+  HotCache hot_;
+  Lag lag_;
+  Counter* quarantine_dropped_ = nullptr;
+  // Destroyed from the last to the first: the lock is released when nobody touches the files any more.
+  std::unique_ptr<File> lock_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<Db> writer_;
+  std::unique_ptr<Intake> intake_;
+  std::unique_ptr<IndexThread> index_;
+  std::unique_ptr<AcceptThread> accept_;
+  ReaderPool readers_;
+  std::once_flag closed_;
+};
+
+Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
+  const std::filesystem::path parent = std::filesystem::path(options_.database).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  if (Result<void> made = files_.MakeFolders(folder); !made) return made;
+  Result<std::unique_ptr<File>> lock = files_.Lock(options_.database + ".lock");
+  if (!lock) return std::unexpected(std::move(lock.error()));
+  lock_ = std::move(*lock);
+
+  Result<std::unique_ptr<Journal>> journal = Journal::Open(
+      files_, clock_, crash_points, {.folder = folder + "/journal", .segment_bytes = options_.segment_bytes});
+  if (!journal) return std::unexpected(std::move(journal.error()));
+  journal_ = std::move(*journal);
+
+  Result<std::unique_ptr<Db>> writer = Db::Open(options_.database, Db::Mode::writer);
+  if (!writer) return std::unexpected(std::move(writer.error()));
+  writer_ = std::move(*writer);
+  if (Result<void> migrated = Migrate(*writer_, clock_.Now()); !migrated) return migrated;
+
+  intake_ = std::make_unique<Intake>(*journal_, hot_, Intake::Options{options_.same_event, options_.holds_lane});
+  index_ = std::make_unique<IndexThread>(IndexThreadDeps{*writer_, *intake_, clock_, crash_points, metrics, lag_});
+  const Result<Mark> mark = CatchUp(*journal_, *writer_, *index_, options_.key_digest);
+  if (!mark) return std::unexpected(mark.error());
+  Result<KeyFilter> known = LoadKeyFilter(*writer_);
+  if (!known) return std::unexpected(known.error());
+  if (Result<void> opened = readers_.Open(options_.database, kReaders); !opened) return opened;
+
+  quarantine_dropped_ = &metrics.counter("dlo_quarantine_dropped_total",
+                                         "Rejected deliveries that were not kept because the store was busy");
+  index_->Start(*mark);
+  accept_ = std::make_unique<AcceptThread>(
+      AcceptThread::Deps{*journal_, *index_, lag_, clock_, metrics, options_.key_digest}, std::move(*known));
+  return {};
+}
+
+void EmbeddedStore::Close() {
+  std::call_once(closed_, [this] {
+    if (accept_) accept_->Stop();
+    readers_.Close();
+    if (index_) index_->Stop();
+    writer_.reset();
+    lock_.reset();
+  });
+}
+
+void EmbeddedStore::WaitForIndex() {
+  // While the disk refuses the index stands still; reading goes on with what it has.
+  if (index_->Health()) index_->WaitForSeq(accept_->durable_seq(), kReadYourWrites);
+}
+
+Result<JournalRecord> EmbeddedStore::ReadReceipt(EventId id) {
+  const Result<Place> place = Read([&](Db& db) { return PlaceOf(db, id); });
+  if (!place) return std::unexpected(place.error());
+  Result<JournalRecord> record = journal_->ReadAt(*place);
+  if (record && record->receipt->id != id) {
+    return Fail(ErrorKind::corrupt, "corrupt", "the journal has another receipt at the place of this one");
+  }
+  return record;
+}
+
+Result<LetterDetail> EmbeddedStore::Show(EventId id) {
+  const Result<JournalRecord> record = ReadReceipt(id);
+  if (!record) log::Warn("receipt_unreadable", {{"event", id}, {"reason", record.error().message}});
+  // A letter whose bytes are gone must be seen all the same.
+  const Receipt* receipt = record ? record->receipt.get() : nullptr;
+  return Read([&](Db& db) { return ShowLetter(db, id, receipt); });
+}
+
+Result<std::string> EmbeddedStore::Payload(EventId id) {
+  const Result<JournalRecord> record = ReadReceipt(id);
+  if (!record) return std::unexpected(record.error());
+  return record->receipt->body;
+}
+
+Result<std::vector<Result<Letter>>> EmbeddedStore::Triage(std::span<const TriageAct> acts, const Actor& actor,
+                                                          Time now) {
+  return Write(Flush::full, [&](IndexContext& c) -> Result<std::vector<Result<Letter>>> {
+    std::vector<Result<Letter>> letters;
+    letters.reserve(acts.size());
+    for (const TriageAct& act : acts) {
+      letters.push_back(ApplyTriage(c.db, c.counts, act, actor, now));
+      if (!letters.back() && !IsRefusal(letters.back().error())) return std::unexpected(letters.back().error());
+    }
+    c.NotifyWork();
+    return letters;
+  });
+}
+
+void EmbeddedStore::Keep(Rejected rejected) {
+  const bool taken =
+      index_->Post([kept = std::move(rejected)](IndexContext& c) { return KeepRejected(c.db, std::span(&kept, 1)); });
+  if (!taken) quarantine_dropped_->Add();
+}
+
+Result<Figures> EmbeddedStore::ReadFiguresWith(Result<Figures> (*read)(Db&, const FigureFacts&)) {
+  FigureFacts facts{.journal_seq = accept_->durable_seq(), .now = clock_.Now()};
+  if (const Result<std::uint64_t> bytes = files_.FreeBytes(journal_->folder())) facts.free_bytes = *bytes;
+  Result<Figures> figures = readers_.Read([&](Db& db) { return read(db, facts); });
+  // The index may have gone on since; it never leads the journal.
+  if (figures) figures->receipts = accept_->durable_seq();
+  return figures;
+}
+
+Result<void> EmbeddedStore::Ready() {
+  if (Result<void> healthy = accept_->Health(); !healthy) {
+    const Result<std::uint64_t> bytes = files_.FreeBytes(journal_->folder());
+    // Nothing is sent to a server that is not ready, so that space alone must end "disk_full".
+    if (healthy.error().code != "disk_full" || !bytes || *bytes < kEnoughFree) return healthy;
+  }
+  return index_->Health();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> OpenEmbedded(EmbeddedOptions options, Files& files, Clock& clock,
+                                            CrashPoints& crash_points, Metrics& metrics) {
+  auto store = std::make_unique<EmbeddedStore>(std::move(options), files, clock);
+  if (Result<void> opened = store->Open(crash_points, metrics); !opened) return std::unexpected(opened.error());
+  return std::unique_ptr<Store>(std::move(store));
+}
+
+}  // namespace dlo::store

@@ -1,0 +1,218 @@
+// Claims. A claim's cost is a few index look-ups per event taken, whatever waits: events_due holds only what may be
+// dispatched, in the order in which it is taken.
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/log.h"
+#include "base/time_text.h"
+#include "store/embedded/index_queue.h"
+
+namespace dlo::store {
+namespace {
+
+struct Candidate {
+  EventId id = 0;
+  std::string kind;
+  Time received_at{};
+  Place place;
+  std::int64_t token = 0;
+  int attempt_no = 0, tries = 0, crashes = 0;
+  bool replaying = false;
+  std::int64_t replay_id = 0;
+  int replays_failed = 0;
+  FailureClass failure_class = FailureClass::none;
+};
+
+Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, int max) {
+  std::vector<Candidate> due;
+  Statement rows = db.Prepare(
+      "SELECT id, kind, received_at, segment, position, length, token, attempt_no, tries, crashes, replaying, "
+      "replay_id, "
+      "replays_failed, class FROM events INDEXED BY events_due "
+      "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 ORDER BY due_at, id LIMIT ?3");
+  rows.Bind(1, source).Bind(2, ToMicros(now)).Bind(3, max);
+  for (;;) {
+    const Result<bool> more = rows.Step();
+    if (!more) return std::unexpected(more.error());
+    if (!*more) return due;
+    due.push_back({.id = rows.Int(0),
+                   .kind = rows.String(1),
+                   .received_at = FromMicros(rows.Int(2)),
+                   .place = {rows.Int(3), rows.Int(4), rows.Int(5)},
+                   .token = rows.Int(6),
+                   .attempt_no = static_cast<int>(rows.Int(7)),
+                   .tries = static_cast<int>(rows.Int(8)),
+                   .crashes = static_cast<int>(rows.Int(9)),
+                   .replaying = rows.Int(10) != 0,
+                   .replay_id = rows.Int(11),
+                   .replays_failed = static_cast<int>(rows.Int(12)),
+                   .failure_class = static_cast<FailureClass>(rows.Int(13))});
+  }
+}
+
+/// What the index knows of a receipt whose bytes are wrong.
+Result<std::shared_ptr<const Receipt>> ReceiptWithoutBytes(Db& db, EventId id, const std::string& source) {
+  Statement row =
+      db.Prepare("SELECT key, kind, subject, account, livemode, occurred_at, received_at FROM events WHERE id = ?1");
+  const Result<bool> found = row.Bind(1, id).Step();
+  if (!found) return std::unexpected(found.error());
+  auto receipt = std::make_shared<Receipt>();
+  receipt->id = id;
+  receipt->source = source;
+  receipt->key = row.String(0);
+  receipt->kind = row.String(1);
+  receipt->subject = row.String(2);
+  receipt->account = row.String(3);
+  if (const auto livemode = row.OptInt(4)) receipt->livemode = *livemode != 0;
+  if (const auto occurred = row.OptInt(5)) receipt->occurred_at = FromMicros(*occurred);
+  receipt->received_at = FromMicros(row.Int(6));
+  return receipt;
+}
+
+/// The receipt of a candidate. Not claimed (receipt unset) when the disk does not give it just now.
+Result<Claimed> Fetch(Db& db, Bodies bodies, const Candidate& candidate, const std::string& source) {
+  Claimed claimed;
+  claimed.receipt = bodies.hot.Get(candidate.id);
+  if (claimed.receipt) return claimed;
+  Result<JournalRecord> record = bodies.journal.ReadAt(candidate.place);
+  if (record && record->receipt->id == candidate.id) {
+    claimed.receipt = std::move(record->receipt);
+    return claimed;
+  }
+  const std::string reason = record ? "another receipt is at its place" : record.error().message;
+  if (record || record.error().kind == ErrorKind::corrupt) {
+    log::Error("receipt_corrupt", {{"event", candidate.id}, {"source", source}, {"reason", reason}});
+    Result<std::shared_ptr<const Receipt>> known = ReceiptWithoutBytes(db, candidate.id, source);
+    if (!known) return std::unexpected(known.error());
+    claimed.receipt = std::move(*known);
+    claimed.corrupt = true;
+    return claimed;
+  }
+  log::Warn("receipt_unreadable", {{"event", candidate.id}, {"source", source}, {"reason", reason}});
+  return claimed;
+}
+
+Result<void> PutOff(Db& db, EventId id, Time now) {
+  return db.Prepare("UPDATE events SET due_at = ?2 WHERE id = ?1 AND state = 0")
+      .Bind(1, id)
+      .Bind(2, ToMicros(now + kUnreadableWait))
+      .Run();
+}
+
+struct LeaseNumbers {
+  std::int64_t source = 0, target = 0, worker = 0;
+  Time now{}, until{};
+};
+
+/// Counts the attempt and writes its row.
+Result<void> TakeLease(IndexContext& context, const Candidate& candidate, const LeaseNumbers& lease) {
+  Result<void> taken =
+      context.db
+          .Prepare(
+              "UPDATE events SET state = 1, due_at = NULL, token = token + 1, attempt_no = attempt_no + 1, "
+              "tries = tries + 1, attempts = attempts + (1 - replaying), lease_until = ?2, worker = ?3 "
+              "WHERE id = ?1 AND state = 0 AND behind = 0")
+          .Bind(1, candidate.id)
+          .Bind(2, ToMicros(lease.until))
+          .Bind(3, lease.worker)
+          .Run();
+  if (!taken) return taken;
+  if (context.db.Changes() != 1) {
+    return Fail(ErrorKind::corrupt, "database_corrupt", "an index of the database names an event that is not waiting");
+  }
+  context.counts.Move(lease.source, State::waiting, candidate.failure_class, State::running, candidate.failure_class);
+  return context.db
+      .Prepare(
+          "INSERT INTO attempts (event_id, number, token, started_at, worker, target, replay_id) "
+          "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
+      .Bind(1, candidate.id)
+      .Bind(2, candidate.attempt_no + 1)
+      .Bind(3, candidate.token + 1)
+      .Bind(4, ToMicros(lease.now))
+      .Bind(5, lease.worker)
+      .Bind(6, lease.target)
+      .Bind(7, candidate.replaying ? candidate.replay_id : 0)
+      .Run();
+}
+
+RunContext ContextOf(const Candidate& candidate, const std::string& source) {
+  RunContext run;
+  run.id = candidate.id;
+  run.source = source;
+  run.kind = candidate.kind;
+  run.token = candidate.token + 1;
+  run.attempt = candidate.attempt_no + 1;
+  run.tries = candidate.tries + 1;
+  run.crashes = candidate.crashes;
+  run.replaying = candidate.replaying;
+  run.replay_id = candidate.replaying ? candidate.replay_id : 0;
+  run.replays_failed = candidate.replays_failed;
+  run.received_at = candidate.received_at;
+  return run;
+}
+
+Result<std::optional<Time>> NextDue(Db& db, std::int64_t source) {
+  Statement row = db.Prepare(
+      "SELECT due_at FROM events INDEXED BY events_due WHERE source = ?1 AND state = 0 AND behind = 0 "
+      "ORDER BY due_at, id LIMIT 1");
+  const Result<bool> found = row.Bind(1, source).Step();
+  if (!found) return std::unexpected(found.error());
+  if (!*found) return std::nullopt;
+  return FromMicros(row.Int(0));
+}
+
+}  // namespace
+
+Result<void> ClaimDue(IndexContext& context, Bodies bodies, const ClaimWant& want, const Lease& lease, Time now,
+                      std::vector<Claimed>& claimed) {
+  const Result<std::optional<std::int64_t>> source = context.names.Find(context.db, want.source);
+  if (!source) return std::unexpected(source.error());
+  if (!*source || want.max <= 0) return {};
+  const Result<std::vector<Candidate>> due = FindDue(context.db, **source, now, want.max);
+  if (!due) return std::unexpected(due.error());
+  if (due->empty()) return {};
+  const Result<std::int64_t> target = context.NameId(want.target);
+  if (!target) return std::unexpected(target.error());
+  const Result<std::int64_t> worker = context.NameId(lease.worker);
+  if (!worker) return std::unexpected(worker.error());
+  const LeaseNumbers numbers{**source, *target, *worker, now, now + lease.length};
+  for (const Candidate& candidate : *due) {
+    Result<Claimed> fetched = Fetch(context.db, bodies, candidate, want.source);
+    if (!fetched) return std::unexpected(fetched.error());
+    if (!fetched->receipt) {
+      if (Result<void> done = PutOff(context.db, candidate.id, now); !done) return done;
+      continue;
+    }
+    if (Result<void> done = TakeLease(context, candidate, numbers); !done) return done;
+    fetched->run = ContextOf(candidate, want.source);
+    claimed.push_back(std::move(*fetched));
+  }
+  return {};
+}
+
+Result<ExchangeResult> ExchangeWork(IndexContext& context, Bodies bodies, const ExchangeRequest& request) {
+  ExchangeResult result;
+  result.applied.reserve(request.finished.size());
+  for (const Transition& transition : request.finished) {
+    const Result<ApplyStatus> status = ApplyTransition(context, bodies.hot, transition);
+    if (!status) return std::unexpected(status.error());
+    result.applied.push_back(*status);
+  }
+  for (const ClaimWant& want : request.wants) {
+    Result<void> done = ClaimDue(context, bodies, want, request.lease, request.now, result.claimed);
+    if (!done) return std::unexpected(done.error());
+  }
+  for (const ClaimWant& want : request.wants) {
+    const Result<std::optional<std::int64_t>> source = context.names.Find(context.db, want.source);
+    if (!source) return std::unexpected(source.error());
+    if (!*source) continue;
+    const Result<std::optional<Time>> next = NextDue(context.db, **source);
+    if (!next) return std::unexpected(next.error());
+    if (*next) result.next_due = result.next_due ? std::min(*result.next_due, **next) : **next;
+  }
+  if (!request.finished.empty()) context.applied = true;
+  if (!result.claimed.empty()) context.claimed = true;
+  return result;
+}
+
+}  // namespace dlo::store

@@ -1,0 +1,68 @@
+// Taking receipts of the journal into the index: here it is decided what is new, what was delivered before and what
+// claims to be a known event with another content. Index thread only, inside its transaction.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "dlo/service.h"
+#include "store/embedded/hot_cache.h"
+#include "store/embedded/index_context.h"
+#include "store/embedded/journal.h"
+
+namespace dlo::store {
+
+/// One receipt, durable in the journal.
+struct Incoming {
+  const std::shared_ptr<const Receipt>& receipt;
+  const Place& place;
+  const Sha256Digest& body_sha256;
+  std::int64_t key_digest = 0;
+  bool surely_new = false;  // no event of this digest is in the index: the look-up is left out
+};
+
+/// "<source> NUL <key>" and its number in the index.
+[[nodiscard]] std::int64_t KeyDigest(const std::function<std::int64_t(std::string_view)>& digest,
+                                     const Receipt& receipt);
+
+class Intake {
+ public:
+  struct Options {
+    std::function<bool(const std::string& source, std::string_view first, std::string_view second)> same_event;
+    std::function<bool(const std::string& source)> holds_lane;
+  };
+
+  Intake(const Journal& journal, HotCache& hot, Options options);
+
+  /// Inserts an event (waiting, or as its disposition says), counts a delivery of a known one, or keeps a conflict.
+  /// Taking in a receipt whose event is there changes nothing.
+  Result<Accepted> TakeIn(IndexContext& context, const Incoming& incoming);
+
+  /// Moves the mark and adds the duplicates counted since; the last act before a commit.
+  Result<void> Finish(Db& db, const Mark& mark);
+  /// After a rollback.
+  void Forget() { duplicates_ = 0; }
+
+ private:
+  struct Known;
+  struct KnownRow;
+  struct NewRow;
+  Result<Known> LookUp(IndexContext& context, const Incoming& incoming, std::int64_t source) const;
+  [[nodiscard]] bool SameEvent(const KnownRow& row, const Receipt& receipt) const;
+  Result<Accepted> Repeat(IndexContext& context, const Receipt& receipt, EventId id);
+  Result<Accepted> Conflict(IndexContext& context, const Incoming& incoming, std::int64_t source, const Known& known);
+  Result<void> FindLane(NewRow& row, IndexContext& context, const Receipt& receipt) const;
+  static Result<void> Insert(IndexContext& context, const Incoming& incoming, std::int64_t source, const NewRow& row);
+
+  const Journal& journal_;
+  HotCache& hot_;
+  Options options_;
+  std::int64_t duplicates_ = 0;
+};
+
+Result<Mark> ReadMark(Db& db);
+
+}  // namespace dlo::store

@@ -1,0 +1,24 @@
+// Opening: the index is brought up to the journal before anybody is served.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "dlo/result.h"
+#include "store/embedded/index_thread.h"
+#include "store/embedded/journal.h"
+#include "store/embedded/key_filter.h"
+#include "store/embedded/sqlite.h"
+
+namespace dlo::store {
+
+/// Takes in what the journal holds beyond the index's mark; all of it, with a warning first, where the index is empty.
+/// Error corrupt: "journal_lost" when the index is ahead of the journal, "index_foreign" when it belongs to another
+/// one.
+Result<Mark> CatchUp(const Journal& journal, Db& db, IndexThread& index,
+                     const std::function<std::int64_t(std::string_view)>& key_digest);
+
+/// Every key of the index.
+Result<KeyFilter> LoadKeyFilter(Db& db);
+
+}  // namespace dlo::store

@@ -1,0 +1,318 @@
+#include "store/embedded/index_thread.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace dlo::store {
+namespace {
+
+/// Receipts in one transaction: enough that its fixed cost vanishes, few enough that a claim waits for milliseconds.
+constexpr std::size_t kReceiptsPerTransaction = 1'024;
+/// 8 MiB. A large checkpoint stalls the journal's sync on the same disk.
+constexpr int kCheckpointPages = 2'000;
+/// A disk that refused is asked again after this.
+constexpr auto kRetryWait = std::chrono::milliseconds(200);
+/// Writes nobody waits for (quarantine): more than this queued is a flood.
+constexpr int kMaxPosted = 64;
+
+Error Stopping() {
+  return {ErrorKind::unavailable, "stopping", "the store is stopping: try again when it is up"};
+}
+
+}  // namespace
+
+struct IndexThread::PostedTask final : Task {
+  explicit PostedTask(std::move_only_function<Result<void>(IndexContext&)> function)
+      : Task(Flush::normal), fn(std::move(function)) {
+    posted = true;
+  }
+  Result<void> Do(IndexContext& context) override { return fn(context); }
+  std::move_only_function<Result<void>(IndexContext&)> fn;
+};
+
+IndexThread::IndexThread(IndexThreadDeps deps)
+    : deps_(deps),
+      commit_seconds_(
+          deps.metrics.histogram("dlo_store_commit_seconds", "Duration of the store's commits", {{"part", "index"}})) {
+  sqlite3_wal_hook(
+      deps_.db.handle(),
+      [](void* self, sqlite3*, const char*, int pages) {
+        static_cast<IndexThread*>(self)->wal_pages_ = pages;
+        return SQLITE_OK;
+      },
+      this);
+}
+
+IndexThread::~IndexThread() {
+  Stop();
+}
+
+Result<void> IndexThread::TakeInNow(ReceiptGroup group) {
+  taken_.push_back(std::move(group));
+  Result<void> done = Transaction(Flush::normal, true, {});
+  taken_.clear();
+  return done;
+}
+
+void IndexThread::Start(const Mark& mark) {
+  indexed_seq_.store(mark.seq, std::memory_order_release);
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void IndexThread::Push(ReceiptGroup group) {
+  const std::lock_guard lock(mutex_);
+  groups_.push_back(std::move(group));
+  wake_.notify_one();
+}
+
+Result<void> IndexThread::RunTask(Task& task) {
+  std::unique_lock lock(mutex_);
+  if (stopping_) return std::unexpected(Stopping());
+  tasks_.push_back(&task);
+  wake_.notify_one();
+  task.ready.wait(lock, [&task] { return task.finished; });
+  return std::move(task.outcome);
+}
+
+bool IndexThread::Post(std::move_only_function<Result<void>(IndexContext&)> fn) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_ || posted_ >= kMaxPosted) return false;
+  ++posted_;
+  tasks_.push_back(new PostedTask(std::move(fn)));  // deleted by Finish
+  wake_.notify_one();
+  return true;
+}
+
+void IndexThread::OnWork(std::function<void()> ring) {
+  const std::lock_guard lock(mutex_);
+  ring_ = std::make_shared<std::function<void()>>(std::move(ring));
+}
+
+void IndexThread::WaitForSeq(std::int64_t seq, Duration at_most) {
+  if (indexed_seq() >= seq) return;
+  std::unique_lock lock(mutex_);
+  indexed_.wait_for(lock, at_most, [&] { return indexed_seq() >= seq || stopping_; });
+}
+
+Result<void> IndexThread::Health() const {
+  const std::lock_guard lock(mutex_);
+  if (error_) return std::unexpected(*error_);
+  return {};
+}
+
+void IndexThread::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_.notify_one();
+    indexed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void IndexThread::Loop() {
+  for (;;) {
+    Work work = Take();
+    if (!taken_.empty() || !work.normal.empty()) {
+      const bool receipts = !taken_.empty();
+      const Result<void> committed = Transaction(Flush::normal, receipts, work.normal);
+      Finish(work.normal, committed);
+      if (receipts && committed) Answer();
+      if (receipts && !committed && work.stop) Refuse(committed.error());
+    }
+    if (!work.full.empty()) Finish(work.full, Transaction(Flush::full, false, work.full));
+    Checkpoint();
+    if (!work.stop) continue;
+    const std::lock_guard lock(mutex_);
+    if (taken_.empty() && groups_.empty() && tasks_.empty()) break;
+  }
+  // The next start finds one file.
+  sqlite3_wal_checkpoint_v2(deps_.db.handle(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+}
+
+IndexThread::Work IndexThread::Take() {
+  std::unique_lock lock(mutex_);
+  if (failing_) {
+    wake_.wait_for(lock, kRetryWait, [this] { return stopping_ || !tasks_.empty(); });
+  } else {
+    wake_.wait(lock, [this] { return stopping_ || !tasks_.empty() || !groups_.empty(); });
+  }
+  std::size_t receipts = 0;
+  for (const ReceiptGroup& group : taken_) receipts += group.receipts.size();
+  while (!groups_.empty() && receipts < kReceiptsPerTransaction) {
+    receipts += groups_.front().receipts.size();
+    taken_.push_back(std::move(groups_.front()));
+    groups_.pop_front();
+  }
+  Work work;
+  for (Task* task : std::exchange(tasks_, {})) (task->flush == Flush::full ? work.full : work.normal).push_back(task);
+  work.stop = stopping_;
+  return work;
+}
+
+Result<void> IndexThread::Transaction(Flush flush, bool receipts, std::span<Task* const> tasks) {
+  const Duration began = deps_.clock.Monotonic();
+  IndexContext context{deps_.db, counts_, names_, deps_.clock};
+  Result<void> done;
+  if (flush == Flush::full) done = deps_.db.Exec("PRAGMA synchronous = FULL");
+  if (done) done = deps_.db.Prepare("BEGIN IMMEDIATE").Run();
+  if (done) {
+    done = InTransaction(context, receipts, tasks);
+    if (done && receipts) deps_.crash_points.At("index.before_commit");
+    if (done && context.applied) deps_.crash_points.At("apply.before_commit");
+    if (done) done = deps_.db.Prepare("COMMIT").Run();
+    if (!done) RollBack();
+  }
+  if (flush == Flush::full) (void)deps_.db.Exec("PRAGMA synchronous = NORMAL");
+  Note(done);
+  if (!done) return done;
+  if (receipts) deps_.crash_points.At("index.after_commit");
+  if (context.claimed) deps_.crash_points.At("claim.after_commit");
+  if (context.applied) deps_.crash_points.At("apply.after_commit");
+  commit_seconds_.Observe(std::chrono::duration<double>(deps_.clock.Monotonic() - began).count());
+  if (context.work) Ring();
+  return done;
+}
+
+Result<void> IndexThread::InTransaction(IndexContext& context, bool receipts, std::span<Task* const> tasks) {
+  if (receipts) {
+    if (Result<void> done = TakeInReceipts(context); !done) return done;
+  }
+  for (Task* task : tasks) {
+    if (Result<void> done = RunOne(context, *task); !done) return done;
+  }
+  return {};
+}
+
+Result<void> IndexThread::TakeInReceipts(IndexContext& context) {
+  accepted_.assign(taken_.size(), {});
+  for (std::size_t g = 0; g < taken_.size(); ++g) {
+    const ReceiptGroup& group = taken_[g];
+    const bool asked = !group.questions.empty();
+    if (asked) accepted_[g].reserve(group.receipts.size());
+    for (std::size_t i = 0; i < group.receipts.size(); ++i) {
+      const Result<Accepted> accepted = deps_.intake.TakeIn(
+          context,
+          {group.receipts[i], group.places[i], group.body_digests[i], group.key_digests[i], group.surely_new[i] != 0});
+      if (!accepted) return std::unexpected(accepted.error());
+      if (asked) accepted_[g].push_back(*accepted);
+    }
+  }
+  if (Result<void> done = context.counts.Flush(context.db); !done) return done;
+  return deps_.intake.Finish(context.db, taken_.back().end);
+}
+
+/// A task that fails undoes itself alone. An error is returned only when the whole transaction is lost.
+Result<void> IndexThread::RunOne(IndexContext& context, Task& task) {
+  Db& db = deps_.db;
+  if (Result<void> began = db.Prepare("SAVEPOINT task").Run(); !began) return began;
+  task.outcome = task.Do(context);
+  if (task.outcome) task.outcome = counts_.Flush(db);
+  if (task.outcome) return db.Prepare("RELEASE task").Run();
+  counts_.Clear();
+  names_.Forget();
+  if (sqlite3_get_autocommit(db.handle()) != 0) return task.outcome;  // SQLite gave the transaction up by itself
+  if (Result<void> undone = db.Prepare("ROLLBACK TO task").Run(); !undone) return undone;
+  return db.Prepare("RELEASE task").Run();
+}
+
+void IndexThread::RollBack() {
+  if (sqlite3_get_autocommit(deps_.db.handle()) == 0) (void)deps_.db.Prepare("ROLLBACK").Run();
+  counts_.Clear();
+  names_.Forget();
+  deps_.intake.Forget();
+}
+
+void IndexThread::Note(const Result<void>& committed) {
+  if (committed) {
+    if (failing_) log::Info("index_commits_again");
+    failing_ = false;
+  } else {
+    if (!failing_)
+      log::Error("index_commit_failed", {{"code", committed.error().code}, {"error", committed.error().message}});
+    failing_ = true;
+  }
+  const std::lock_guard lock(mutex_);
+  error_ = committed ? std::nullopt : std::optional<Error>(committed.error());
+}
+
+void IndexThread::Finish(std::span<Task* const> tasks, const Result<void>& committed) {
+  const std::lock_guard lock(mutex_);
+  for (Task* task : tasks) {
+    if (task->posted) {
+      --posted_;
+      delete task;
+      continue;
+    }
+    // A refusal of the task's own says more than the loss of the transaction around it.
+    if (!committed && task->outcome) {
+      task->outcome = Fail(ErrorKind::unavailable, committed.error().code, committed.error().message);
+    }
+    task->finished = true;
+    task->ready.notify_one();  // under the lock: the waiter destroys the task as soon as it can
+  }
+}
+
+void IndexThread::Answer() {
+  std::int64_t receipts = 0, bytes = 0;
+  for (const ReceiptGroup& group : taken_) {
+    receipts += static_cast<std::int64_t>(group.receipts.size());
+    bytes += group.bytes;
+  }
+  deps_.lag.receipts.fetch_sub(receipts, std::memory_order_relaxed);
+  deps_.lag.bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    indexed_seq_.store(taken_.back().end.seq, std::memory_order_release);
+    indexed_.notify_all();
+  }
+  for (std::size_t g = 0; g < taken_.size(); ++g) {
+    for (ReceiptGroup::Question& question : taken_[g].questions) {
+      const auto first = accepted_[g].begin() + static_cast<std::ptrdiff_t>(question.first);
+      question.done(std::vector<Accepted>(first, first + static_cast<std::ptrdiff_t>(question.count)));
+    }
+  }
+  taken_.clear();
+  accepted_.clear();
+}
+
+/// Stopping with a disk that refuses: what was not answered may be stored all the same, and a resend is a duplicate.
+void IndexThread::Refuse(const Error& error) {
+  log::Warn("stopped_with_receipts_not_indexed", {{"error", error.message}});
+  std::unique_lock lock(mutex_);
+  while (!groups_.empty()) {
+    taken_.push_back(std::move(groups_.front()));
+    groups_.pop_front();
+  }
+  lock.unlock();
+  for (ReceiptGroup& group : taken_) {
+    for (ReceiptGroup::Question& question : group.questions) question.done(std::unexpected(Stopping()));
+  }
+  taken_.clear();
+  accepted_.clear();
+}
+
+void IndexThread::Checkpoint() {
+  if (wal_pages_ < checkpointed_pages_) checkpointed_pages_ = 0;  // the WAL began anew
+  if (wal_pages_ - checkpointed_pages_ < kCheckpointPages) return;
+  checkpointed_pages_ = wal_pages_;
+  // A reader may stand in its way; then the next one takes more.
+  const int code = sqlite3_wal_checkpoint_v2(deps_.db.handle(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  if (code != SQLITE_OK && code != SQLITE_BUSY) {
+    const Error error = SqliteError(deps_.db.handle(), code);
+    log::Warn("checkpoint_failed", {{"code", error.code}, {"error", error.message}});
+  }
+}
+
+void IndexThread::Ring() {
+  std::shared_ptr<std::function<void()>> ring;
+  {
+    const std::lock_guard lock(mutex_);
+    ring = ring_;
+  }
+  if (ring && *ring) (*ring)();
+}
+
+}  // namespace dlo::store

@@ -1,0 +1,167 @@
+// The index thread: the only one that writes or checkpoints the database. It takes what has queued up, receipts first,
+// runs what shares a flush rule in one transaction and then tells those who wait. The mark of the journal moves in the
+// transaction that holds the rows, so that after any crash each receipt is taken in once.
+//
+// When the database cannot commit (full disk, I/O error) the callers of Run are told `unavailable`; receipts are safe
+// in the journal, stay queued and are tried again until it can.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "base/metrics.h"
+#include "env/crash_points.h"
+#include "store/embedded/index_context.h"
+#include "store/embedded/index_intake.h"
+#include "store/embedded/journal.h"
+#include "store/inbox.h"
+
+namespace dlo::store {
+
+/// normal: a power cut may take back the last moments. full: what a person or a script is told is done.
+enum class Flush : unsigned char { normal, full };
+
+/// What was accepted and is not yet in the index. Counted up by Accept, down by the index thread.
+struct Lag {
+  std::atomic<std::int64_t> receipts{0};
+  std::atomic<std::int64_t> bytes{0};
+};
+
+/// One journal batch on its way into the index.
+struct ReceiptGroup {
+  /// A request whose answer the index decides: `count` receipts from `first` on.
+  struct Question {
+    std::size_t first = 0, count = 0;
+    AcceptDone done;
+  };
+  std::vector<std::shared_ptr<const Receipt>> receipts;
+  std::vector<Place> places;
+  std::vector<Sha256Digest> body_digests;
+  std::vector<std::int64_t> key_digests;
+  std::vector<char> surely_new;
+  std::vector<Question> questions;
+  Mark end;  // where the next batch begins
+  std::int64_t bytes = 0;
+};
+
+struct IndexThreadDeps {
+  Db& db;
+  Intake& intake;
+  Clock& clock;
+  CrashPoints& crash_points;
+  Metrics& metrics;
+  Lag& lag;
+};
+
+class IndexThread {
+ public:
+  explicit IndexThread(IndexThreadDeps deps);
+  ~IndexThread();
+
+  /// Recovery, before Start: takes one batch in, in a transaction of its own, on the caller's thread.
+  Result<void> TakeInNow(ReceiptGroup group);
+  /// `mark` is where the index stands.
+  void Start(const Mark& mark);
+
+  /// Queues a batch; batches are taken in by the order of these calls.
+  void Push(ReceiptGroup group);
+
+  /// Runs `fn(IndexContext&)`, which returns a Result, in a transaction with that flush rule, and returns what it
+  /// returned once that is committed. Blocks: never call it on a thread of the store.
+  template <typename F>
+  auto Run(Flush flush, F&& fn) -> std::invoke_result_t<F&, IndexContext&> {
+    using R = std::invoke_result_t<F&, IndexContext&>;
+    struct Call final : Task {
+      Call(Flush rule, F& function) : Task(rule), fn(function) {}
+      Result<void> Do(IndexContext& context) override {
+        result.emplace(fn(context));
+        if (!*result) return std::unexpected(result->error());
+        return {};
+      }
+      F& fn;
+      std::optional<R> result;
+    };
+    Call call(flush, fn);
+    if (Result<void> done = RunTask(call); !done) return std::unexpected(std::move(done.error()));
+    return std::move(*call.result);
+  }
+
+  /// As Run, without waiting and without an answer: dropped when the index is busy or stopping. False = dropped.
+  bool Post(std::move_only_function<Result<void>(IndexContext&)> fn);
+
+  void OnWork(std::function<void()> ring);
+  /// Waits, at most `at_most`, until receipt `seq` is in the index.
+  void WaitForSeq(std::int64_t seq, Duration at_most);
+  [[nodiscard]] std::int64_t indexed_seq() const { return indexed_seq_.load(std::memory_order_acquire); }
+  /// ok, or why the last commit failed.
+  [[nodiscard]] Result<void> Health() const;
+
+  /// Takes in what is queued (once, if the disk refuses), answers everybody, checkpoints and ends the thread.
+  /// Idempotent.
+  void Stop();
+
+ private:
+  struct Task {
+    explicit Task(Flush rule) : flush(rule) {}
+    virtual ~Task() = default;
+    virtual Result<void> Do(IndexContext& context) = 0;
+    Flush flush;
+    bool posted = false;  // owned by the queue; nobody waits
+    Result<void> outcome;
+    bool finished = false;  // under mutex_
+    std::condition_variable ready;
+  };
+  struct PostedTask;
+  struct Work {
+    std::vector<Task*> normal, full;
+    bool stop = false;
+
+    [[nodiscard]] bool Empty() const { return normal.empty() && full.empty(); }
+  };
+
+  Result<void> RunTask(Task& task);
+  void Loop();
+  Work Take();
+  Result<void> Transaction(Flush flush, bool receipts, std::span<Task* const> tasks);
+  Result<void> InTransaction(IndexContext& context, bool receipts, std::span<Task* const> tasks);
+  Result<void> TakeInReceipts(IndexContext& context);
+  Result<void> RunOne(IndexContext& context, Task& task);
+  void RollBack();
+  void Note(const Result<void>& committed);
+  void Finish(std::span<Task* const> tasks, const Result<void>& committed);
+  void Answer();
+  void Refuse(const Error& error);
+  void Checkpoint();
+  void Ring();
+
+  IndexThreadDeps deps_;
+  Counts counts_;
+  Names names_;
+  Histogram& commit_seconds_;
+  int wal_pages_ = 0, checkpointed_pages_ = 0;
+  std::deque<ReceiptGroup> taken_;               // being taken in; kept until their commit
+  std::vector<std::vector<Accepted>> accepted_;  // one per group of taken_
+  bool failing_ = false;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, indexed_;
+  std::deque<ReceiptGroup> groups_;
+  std::vector<Task*> tasks_;
+  int posted_ = 0;
+  bool stopping_ = false;
+  std::shared_ptr<std::function<void()>> ring_;
+  std::optional<Error> error_;  // of the last commit
+  std::atomic<std::int64_t> indexed_seq_{0};
+  std::thread thread_;
+};
+
+}  // namespace dlo::store

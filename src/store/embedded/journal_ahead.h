@@ -1,0 +1,64 @@
+// What a segment's end would otherwise make every sender wait for, done a piece at a time while the segment fills: its hash,
+// and the next file with zeros written over all of its space. Overwriting blocks that were written once spares the file
+// system a journal commit at each sync, which merely reserved space does not (figures in journal_ahead.cc).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "env/files.h"
+#include "store/embedded/journal_segment.h"
+
+namespace dlo::store {
+
+/// Its calls are for the appending thread alone. Without a thread of its own it hashes at the end and prepares nothing.
+class JournalAhead {
+ public:
+  JournalAhead(Files& files, const std::string& folder, std::uint64_t segment_bytes, bool own_thread);
+  ~JournalAhead();
+  JournalAhead(const JournalAhead&) = delete;
+  JournalAhead& operator=(const JournalAhead&) = delete;
+
+  /// `active` is filled from now on, up to about `capacity`.
+  void Begin(std::shared_ptr<File> active, std::uint64_t capacity);
+  /// It is durable up to `end`. Costs nothing but at each whole piece.
+  void Advanced(std::uint64_t end);
+  /// SHA-256 of its first `end` bytes. May be called again after a failure further on.
+  Result<Sha256Digest> Hash(std::uint64_t end);
+  /// The prepared file, as far as it came: `segment_bytes` reserved, the space read as zeros. Null if there is none.
+  std::unique_ptr<File> TakeSpare();
+  [[nodiscard]] const std::string& spare_path() const { return spare_path_; }
+
+ private:
+  void Run();
+  void Step(std::uint64_t end);
+  Result<void> ZeroAPiece();
+  void DropSpare();
+
+  Files& files_;
+  const std::string spare_path_;
+  const std::uint64_t segment_bytes_;
+
+  std::atomic<bool> roll_waits_{false};  // the worker steps back: a mutex alone would let it go on and on
+  std::mutex work_mutex_;  // held for one piece of work; guards the next six
+  std::shared_ptr<File> active_;
+  std::uint64_t capacity_ = 0;
+  SegmentHash hash_;
+  std::unique_ptr<File> spare_;
+  std::uint64_t spare_zeroed_ = 0;
+  bool spare_failed_ = false;
+
+  std::mutex wake_mutex_;  // guards the next two
+  std::condition_variable wake_;
+  std::uint64_t end_ = 0;
+  bool stop_ = false;
+  std::uint64_t next_wake_ = 0;  // of the appending thread
+  std::thread thread_;
+};
+
+}  // namespace dlo::store

@@ -1,0 +1,27 @@
+// Reads a whole journal and says what is wrong with it: every checksum, every body's SHA-256, every link of the chain.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/encoding.h"
+#include "dlo/result.h"
+#include "env/files.h"
+
+namespace dlo::store {
+
+struct JournalReport {
+  std::int64_t segments = 0;
+  std::int64_t records = 0;
+  std::int64_t bytes = 0;     // used, of all segments
+  std::int64_t last_seq = 0;  // of the newest record found
+  std::int64_t torn_bytes = 0;  // behind the last whole batch: cut at the next start
+  std::vector<std::string> problems;  // for people, in journal order; empty = sound
+};
+
+/// Changes nothing and needs no lock. Beside a running server the batch being written counts as torn. Goes on behind a
+/// problem with the next segment. An error is of the disk alone.
+Result<JournalReport> VerifyJournal(Files& files, const std::string& folder);
+
+}  // namespace dlo::store

@@ -1,0 +1,67 @@
+#include "store/embedded/lane_release.h"
+
+#include <fmt/format.h>
+
+#include "base/time_text.h"
+#include "store/embedded/access.h"
+#include "store/embedded/lanes.h"
+
+namespace dlo::store {
+namespace {
+
+struct Holder {
+  EventId id = 0;
+  std::int64_t lane = 0;
+  bool too_old = false;
+};
+
+Result<std::vector<Holder>> Holders(Db& db, const std::string& source, Time older_than) {
+  Statement rows = db.Prepare(
+      "SELECT id, lane, parked_at <= ?2 FROM events INDEXED BY events_parked_lane "
+      "WHERE source = (SELECT id FROM names WHERE name = ?1) AND state IN (3, 4) AND lane IS NOT NULL");
+  rows.Bind(1, source).Bind(2, ToMicros(older_than));
+  std::vector<Holder> holders;
+  for (;;) {
+    const Result<bool> row = rows.Step();
+    if (!row) return std::unexpected(row.error());
+    if (!*row) return holders;
+    holders.push_back({rows.Int(0), rows.Int(1), rows.Int(2) != 0});
+  }
+}
+
+/// Counts no further than one beyond `at_most`.
+Result<bool> MoreBehindThan(Db& db, std::int64_t lane, std::int64_t at_most) {
+  Statement count = db.Prepare(
+      "SELECT COUNT(*) FROM (SELECT 1 FROM events INDEXED BY events_lane "
+      "WHERE lane = ?1 AND lane IS NOT NULL AND state = 0 LIMIT ?2)");
+  const Result<bool> row = count.Bind(1, lane).Bind(2, at_most + 1).Step();
+  if (!row) return std::unexpected(row.error());
+  return count.Int(0) > at_most;
+}
+
+}  // namespace
+
+Result<std::vector<EventId>> ReleaseLanes(Db& db, const std::string& source, std::int64_t max_behind, Time older_than,
+                                          const Actor& actor, Time now) {
+  const auto holders = Holders(db, source, older_than);
+  if (!holders) return std::unexpected(holders.error());
+  std::vector<EventId> released;
+  for (const Holder& holder : *holders) {
+    const Result<bool> too_many = MoreBehindThan(db, holder.lane, max_behind);
+    if (!too_many) return std::unexpected(too_many.error());
+    if (!holder.too_old && !*too_many) continue;
+    if (auto done =
+            db.Prepare("UPDATE events SET lane = NULL WHERE id = ?1 AND state IN (3, 4)").Bind(1, holder.id).Run();
+        !done) {
+      return std::unexpected(done.error());
+    }
+    if (auto done = SettleLane(db, holder.lane); !done) return std::unexpected(done.error());
+    const std::string details = fmt::format(R"({{"limit":"{}"}})", *too_many ? "hold_max_events" : "hold_max_age");
+    if (auto done = WriteAudit(db, actor, now, "lane_released", holder.id, details); !done)
+      return std::unexpected(done.error());
+    released.push_back(holder.id);
+  }
+  return released;
+}
+
+}  // namespace dlo::store

@@ -1,0 +1,343 @@
+#include "store/embedded/reads.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/encoding.h"
+#include "base/time_text.h"
+#include "store/embedded/filter_sql.h"
+
+namespace dlo::store {
+namespace {
+
+// In the order of the indexes in ReadLetterFrom.
+constexpr char kLetterColumns[] =
+    "SELECT e.id, n.name, e.key, e.kind, e.subject, e.account, e.livemode, e.occurred_at, e.received_at, "
+    "e.last_seen_at, "
+    "e.deliveries, e.body_bytes, e.state, e.class, e.attempts, e.tries, e.attempt_no, e.crashes, e.replays, "
+    "e.replays_failed, e.replay_id, e.due_at, e.lease_until, e.parked_at, e.finished_at, e.fingerprint, e.conflict_of, "
+    "e.behind, e.lane, f.first_failed_at, f.last_failed_at, f.code, f.message, f.handler_version, f.hold_link, "
+    "f.hold_owner, f.hold_until, f.wake_on_handler, f.resolve_code, f.resolve_reason "
+    "FROM events e LEFT JOIN names n ON n.id = e.source LEFT JOIN failures f ON f.event_id = e.id WHERE ";
+
+struct LetterAndLane {
+  Letter letter;
+  std::optional<std::int64_t> lane;
+};
+
+std::optional<Time> OptTime(const Statement& row, int column) {
+  const auto us = row.OptInt(column);
+  if (!us) return std::nullopt;
+  return FromMicros(*us);
+}
+
+/// Of a failure: 0 stands for never.
+std::optional<Time> FailureTime(const Statement& row, int column) {
+  const std::int64_t us = row.Int(column);
+  if (us == 0) return std::nullopt;
+  return FromMicros(us);
+}
+
+std::string FingerprintText(std::optional<std::int64_t> number) {
+  return number ? fmt::format("{:016x}", static_cast<std::uint64_t>(*number)) : std::string();
+}
+
+LetterAndLane ReadLetterFrom(const Statement& row) {
+  int column = 0;
+  const auto number = [&] { return row.Int(column++); };
+  const auto small = [&] { return static_cast<int>(row.Int(column++)); };
+  const auto text = [&] { return row.String(column++); };
+  const auto time = [&] { return OptTime(row, column++); };
+  LetterAndLane out;
+  Letter& l = out.letter;
+  l.id = number();
+  l.source = text();
+  l.key = text();
+  l.kind = text();
+  l.subject = text();
+  l.account = text();
+  if (const auto livemode = row.OptInt(column++)) l.livemode = *livemode != 0;
+  l.occurred_at = time();
+  l.received_at = FromMicros(number());
+  l.last_seen_at = FromMicros(number());
+  l.deliveries = number();
+  l.body_bytes = number();
+  l.state = static_cast<State>(number());
+  l.failure_class = static_cast<FailureClass>(number());
+  l.attempts = small();
+  l.tries = small();
+  l.attempt_number = small();
+  l.crashes = small();
+  l.replays = small();
+  l.replays_failed = small();
+  l.replay_id = number();
+  l.due_at = time();
+  l.lease_until = time();
+  l.parked_at = time();
+  l.finished_at = time();
+  l.fingerprint = FingerprintText(row.OptInt(column++));
+  l.conflict_of = number();
+  l.behind = number() != 0;
+  out.lane = row.OptInt(column++);
+  l.first_failed_at = FailureTime(row, column++);
+  l.last_failed_at = FailureTime(row, column++);
+  l.code = text();
+  l.message = text();
+  l.handler_version = text();
+  l.hold_link = text();
+  l.hold_owner = text();
+  l.hold_until = time();
+  l.wake_on_handler = text();
+  if (const auto code = row.OptInt(column++)) l.resolve_code = static_cast<ResolveCode>(*code);
+  l.resolve_reason = text();
+  return out;
+}
+
+Result<void> CountBehind(Db& db, LetterAndLane& row) {
+  const bool parked = row.letter.state == State::dead || row.letter.state == State::held;
+  if (!parked || !row.lane) return {};
+  Statement count = db.Prepare(
+      "SELECT count(*) FROM (SELECT 1 FROM events INDEXED BY events_lane "
+      "WHERE lane = ?1 AND lane IS NOT NULL AND id > ?2 AND state = 0 LIMIT ?3)");
+  auto step = count.Bind(1, *row.lane).Bind(2, row.letter.id).Bind(3, kMaxBehindCounted).Step();
+  if (!step) return std::unexpected(step.error());
+  row.letter.events_behind = count.Int(0);
+  return {};
+}
+
+std::unexpected<Error> NoSuchEvent(EventId id) {
+  return Fail(ErrorKind::not_found, "not_found", fmt::format("There is no event {}.", id));
+}
+
+const char* FailuresJoin(const FilterSql& sql) {
+  return sql.reads_failures() ? " LEFT JOIN failures f ON f.event_id = e.id" : "";
+}
+
+/// Only words that the kept counts know.
+bool CountsKnow(const Filter& filter) {
+  Filter rest = filter;
+  rest.states.clear();
+  rest.classes.clear();
+  rest.sources.clear();
+  return rest.Empty();
+}
+
+Result<std::int64_t> ParseCursor(const std::string& cursor) {
+  if (cursor.empty()) return INT64_MAX;
+  std::int64_t id = 0;
+  const char* last = cursor.data() + cursor.size();
+  const auto [end, error] = std::from_chars(cursor.data(), last, id);
+  if (error != std::errc() || end != last || id < 1) {
+    return Fail(ErrorKind::invalid, "bad_cursor", "The cursor is not one that a list gave; begin again without it.");
+  }
+  return id;
+}
+
+struct GroupKey {
+  std::string_view by;
+  const char* column;
+};
+constexpr GroupKey kGroupKeys[] = {{"fingerprint", "e.fingerprint"},
+                                   {"type", "e.kind"},
+                                   {"account", "e.account"},
+                                   {"source", "e.source"},
+                                   {"class", "e.class"}};
+
+Group ReadGroup(const Statement& row, std::string_view by) {
+  Group group;
+  group.count = row.Int(1);
+  group.first_seen = FromMicros(row.Int(2));
+  group.last_seen = FromMicros(row.Int(3));
+  group.sample_id = row.Int(4);
+  group.failure_class = Name(static_cast<FailureClass>(row.Int(5)));
+  group.kind = row.String(6);
+  group.code = row.String(7);
+  group.message = row.String(8);
+  if (by == "fingerprint") {
+    group.value = FingerprintText(row.OptInt(0));
+  } else if (by == "source") {
+    group.value = row.String(9);
+  } else if (by == "class") {
+    group.value = group.failure_class;
+  } else {
+    group.value = row.String(0);
+  }
+  return group;
+}
+
+Attempt ReadAttempt(const Statement& row) {
+  Attempt a;
+  a.number = static_cast<int>(row.Int(0));
+  a.started_at = FromMicros(row.Int(1));
+  a.finished_at = OptTime(row, 2);
+  a.worker = row.String(3);
+  a.target = row.String(4);
+  if (const auto outcome = row.OptInt(5)) a.outcome = static_cast<OutcomeKind>(*outcome);
+  a.code = row.String(6);
+  a.message = row.String(7);
+  a.detail = row.String(8);
+  a.http_status = static_cast<int>(row.Int(9));
+  a.handler_version = row.String(10);
+  a.effect = row.String(11);
+  a.replay_id = row.Int(12);
+  a.late = row.Int(13) != 0;
+  return a;
+}
+
+Result<LetterAndLane> ReadRow(Db& db, EventId id) {
+  static const std::string kSql = std::string(kLetterColumns) + "e.id = ?1";
+  Statement rows = db.Prepare(kSql);
+  auto row = rows.Bind(1, id).Step();
+  if (!row) return std::unexpected(row.error());
+  if (!*row) return NoSuchEvent(id);
+  return ReadLetterFrom(rows);
+}
+
+}  // namespace
+
+Snapshot::Snapshot(Db& db) : db_(db) {
+  if (sqlite3_get_autocommit(db.handle()) != 0) began_ = db.Exec("BEGIN").has_value();
+}
+
+Snapshot::~Snapshot() {
+  if (began_) (void)db_.Exec("COMMIT");
+}
+
+Result<Page> ListLetters(Db& db, const Filter& filter, int limit, const std::string& cursor) {
+  if (limit < 1 || limit > kMaxPage) {
+    return Fail(ErrorKind::invalid, "bad_limit", fmt::format("The limit of a list is 1 to {}.", kMaxPage));
+  }
+  const auto before = ParseCursor(cursor);
+  if (!before) return std::unexpected(before.error());
+  const auto sql = FilterSql::ForLetters(filter);
+  if (!sql) return std::unexpected(sql.error());
+
+  const Snapshot snapshot(db);
+  std::vector<LetterAndLane> found;
+  {
+    const int next = sql->next_parameter();
+    auto rows = db.PrepareOnce(
+        fmt::format("{}{} AND e.id < ?{} ORDER BY e.id DESC LIMIT ?{}", kLetterColumns, sql->where(), next, next + 1));
+    if (!rows) return std::unexpected(rows.error());
+    sql->BindTo(*rows);
+    rows->Bind(next, *before).Bind(next + 1, limit + 1);  // one more tells whether there is another page
+    for (;;) {
+      auto row = rows->Step();
+      if (!row) return std::unexpected(row.error());
+      if (!*row) break;
+      found.push_back(ReadLetterFrom(*rows));
+    }
+  }
+  Page page;
+  if (found.size() > static_cast<std::size_t>(limit)) {
+    found.pop_back();
+    page.next = std::to_string(found.back().letter.id);
+  }
+  for (LetterAndLane& row : found) {
+    if (auto counted = CountBehind(db, row); !counted) return std::unexpected(counted.error());
+    page.items.push_back(std::move(row.letter));
+  }
+  return page;
+}
+
+Result<std::int64_t> CountLetters(Db& db, const Filter& filter) {
+  const auto sql = FilterSql::ForLetters(filter);
+  if (!sql) return std::unexpected(sql.error());
+  // The kept counts have the same three columns under the same names.
+  auto rows = db.PrepareOnce(
+      CountsKnow(filter) ? "SELECT coalesce(sum(e.n), 0) FROM counts e WHERE " + sql->where()
+                         : fmt::format("SELECT count(*) FROM events e{} WHERE {}", FailuresJoin(*sql), sql->where()));
+  if (!rows) return std::unexpected(rows.error());
+  sql->BindTo(*rows);
+  if (auto row = rows->Step(); !row) return std::unexpected(row.error());
+  return rows->Int(0);
+}
+
+Result<std::vector<Group>> GroupLetters(Db& db, const Filter& filter, const std::string& by) {
+  const auto* key =
+      std::find_if(std::begin(kGroupKeys), std::end(kGroupKeys), [&](const GroupKey& k) { return k.by == by; });
+  if (key == std::end(kGroupKeys)) {
+    return Fail(ErrorKind::invalid, "bad_group", "Groups are by fingerprint, type, account, source or class.");
+  }
+  const auto sql = FilterSql::ForLetters(filter);
+  if (!sql) return std::unexpected(sql.error());
+  // An event that is not parked (other states were asked for) counts by its receipt.
+  auto rows = db.PrepareOnce(
+      fmt::format("SELECT g.value, g.n, g.first, g.last, g.sample, s.class, s.kind, sf.code, sf.message, sn.name "
+                  "FROM (SELECT {} AS value, count(*) AS n, min(coalesce(e.parked_at, e.received_at)) AS first, "
+                  "max(coalesce(e.parked_at, e.received_at)) AS last, max(e.id) AS sample "
+                  "FROM events e{} WHERE {} GROUP BY 1) g "
+                  "CROSS JOIN events s ON s.id = g.sample LEFT JOIN failures sf ON sf.event_id = g.sample "
+                  "LEFT JOIN names sn ON sn.id = s.source ORDER BY g.n DESC, g.sample DESC LIMIT ?{}",
+                  key->column, FailuresJoin(*sql), sql->where(), sql->next_parameter()));
+  if (!rows) return std::unexpected(rows.error());
+  sql->BindTo(*rows);
+  rows->Bind(sql->next_parameter(), kMaxGroups);
+  std::vector<Group> groups;
+  for (;;) {
+    auto row = rows->Step();
+    if (!row) return std::unexpected(row.error());
+    if (!*row) return groups;
+    groups.push_back(ReadGroup(*rows, by));
+  }
+}
+
+Result<Letter> ReadLetter(Db& db, EventId id) {
+  auto row = ReadRow(db, id);
+  if (!row) return std::unexpected(row.error());
+  if (auto counted = CountBehind(db, *row); !counted) return std::unexpected(counted.error());
+  return std::move(row->letter);
+}
+
+Result<LetterDetail> ShowLetter(Db& db, EventId id, const Receipt* receipt) {
+  const Snapshot snapshot(db);
+  LetterDetail out;
+  auto letter = ReadLetter(db, id);
+  if (!letter) return std::unexpected(letter.error());
+  out.letter = std::move(*letter);
+  {
+    Statement rows = db.Prepare(
+        "SELECT e.body_sha256, f.detail FROM events e LEFT JOIN failures f ON f.event_id = e.id WHERE e.id = ?1");
+    auto row = rows.Bind(1, id).Step();
+    if (!row) return std::unexpected(row.error());
+    if (!*row) return NoSuchEvent(id);
+    out.body_sha256 = HexEncode(rows.Text(0));
+    out.detail = rows.String(1);
+  }
+  auto attempts = ReadAttempts(db, id);
+  if (!attempts) return std::unexpected(attempts.error());
+  out.attempts = std::move(*attempts);
+  if (receipt != nullptr) {
+    out.verdict = receipt->verdict;
+    out.headers = receipt->headers;
+  }
+  return out;
+}
+
+Result<std::vector<Attempt>> ReadAttempts(Db& db, EventId id) {
+  if (auto place = PlaceOf(db, id); !place) return std::unexpected(place.error());
+  Statement rows = db.Prepare(
+      "SELECT a.number, a.started_at, a.finished_at, w.name, t.name, a.outcome, a.code, a.message, a.detail, "
+      "a.http_status, "
+      "a.handler_version, a.effect, a.replay_id, a.late FROM attempts a LEFT JOIN names w ON w.id = a.worker "
+      "LEFT JOIN names t ON t.id = a.target WHERE a.event_id = ?1 ORDER BY a.number DESC");
+  rows.Bind(1, id);
+  std::vector<Attempt> attempts;
+  for (;;) {
+    auto row = rows.Step();
+    if (!row) return std::unexpected(row.error());
+    if (!*row) return attempts;
+    attempts.push_back(ReadAttempt(rows));
+  }
+}
+
+Result<Place> PlaceOf(Db& db, EventId id) {
+  Statement rows = db.Prepare("SELECT segment, position, length FROM events WHERE id = ?1");
+  auto row = rows.Bind(1, id).Step();
+  if (!row) return std::unexpected(row.error());
+  if (!*row) return NoSuchEvent(id);
+  return Place{.segment = rows.Int(0), .position = rows.Int(1), .length = rows.Int(2)};
+}
+
+}  // namespace dlo::store
