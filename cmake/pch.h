@@ -18,3 +18,8 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+// The two libraries that most files read.
+#include <fmt/format.h>
+
+#include <boost/json.hpp>

@@ -16,8 +16,8 @@ namespace dlo::store {
 
 inline constexpr std::int64_t kFuzzSegmentBytes = 4096;
 
-/// Opens a journal whose only segment has these bytes, reads all of it in both ways, and verifies it. The records, or the
-/// error that Open or a reader gave.
+/// Opens a journal whose only segment has these bytes, reads all of it in both ways, and verifies it. The records, or
+/// the error that Open or a reader gave.
 inline Result<std::vector<JournalRecord>> ReadWhole(std::string_view segment) {
   MemoryFiles files;
   ManualClock clock{Time()};

@@ -1,6 +1,5 @@
 #include "app/config_file.h"
 
-#define TOML_EXCEPTIONS 0
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -334,12 +333,14 @@ class Reader {
 }  // namespace
 
 Result<Config> ParseConfig(const std::string& text, const std::string& name, const Environment& environment) {
-  toml::parse_result parsed = toml::parse(text);
-  if (!parsed) {
+  toml::table parsed;
+  try {  // the packaged library reports syntax errors by throwing
+    parsed = toml::parse(text);
+  } catch (const toml::parse_error& error) {
     return Fail(ErrorKind::invalid, "config",
-                fmt::format("{}:{}: {}", name, parsed.error().source().begin.line, parsed.error().description()));
+                fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
   }
-  return Reader(name, environment).Read(parsed.table());
+  return Reader(name, environment).Read(parsed);
 }
 
 Result<Config> LoadConfig(const std::string& path, const Environment& environment) {

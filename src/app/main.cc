@@ -20,8 +20,8 @@ extern "C" void OnStopSignal(int) {
   [[maybe_unused]] const auto written = write(stop_pipe[1], &byte, 1);
 }
 
-/// The first SIGINT or SIGTERM asks for a stop; a second one ends the process as usual. A peer that went is an error of a
-/// write, not a signal.
+/// The first SIGINT or SIGTERM asks for a stop; a second one ends the process as usual. A peer that went is an error of
+/// a write, not a signal.
 void InstallSignals() {
   if (pipe(stop_pipe) != 0) std::abort();
   struct sigaction action = {};
@@ -59,7 +59,8 @@ int main(int argc, char** argv) {
   dlo::RealClock clock;
   dlo::RealFiles files;
   const dlo::cli::CliDeps deps{
-      .serve = [&](const dlo::cli::ServeOptions& options) { return dlo::app::Serve(options.config, Environment, Wait); },
+      .serve =
+          [&](const dlo::cli::ServeOptions& options) { return dlo::app::Serve(options.config, Environment, Wait); },
       .config_check = [&](const std::string& path) { return dlo::app::CheckConfig(path, Environment, std::cout); },
       .environment = Environment,
       .wait = Wait,

@@ -20,6 +20,7 @@
 #include "env/files.h"
 #include "env/random.h"
 #include "intake/receiver.h"
+#include "intake/same_event_rules.h"
 #include "observe/figures.h"
 #include "observe/health.h"
 #include "server/edge.h"
@@ -67,13 +68,13 @@ class OfficeImpl final : public Office {
       progress_.notify_all();
     });
     pacer_ = std::make_unique<deadletter::ReplayPacer>(*store_);
-    desk_ = std::make_unique<deadletter::Desk>(deadletter::DeskDeps{
-        .store = *store_,
-        .clock = clock_,
-        .pacer = *pacer_,
-        .holds_lane = [this](const std::string& source) { return HoldsLane(source); },
-        .wait = [this](Duration length) { WaitForProgress(length); },
-        .ring = [this] { housekeeping_loop_.Ring(); }});
+    desk_ = std::make_unique<deadletter::Desk>(
+        deadletter::DeskDeps{.store = *store_,
+                             .clock = clock_,
+                             .pacer = *pacer_,
+                             .holds_lane = [this](const std::string& source) { return HoldsLane(source); },
+                             .wait = [this](Duration length) { WaitForProgress(length); },
+                             .ring = [this] { housekeeping_loop_.Ring(); }});
     scrape_ = std::make_unique<observe::Scrape>(metrics_, *store_, clock_);
     health_ = std::make_unique<observe::Health>(*store_);
     return {};
@@ -101,7 +102,8 @@ class OfficeImpl final : public Office {
     if (store_) store_->Close();
   }
 
-  Result<std::vector<Accepted>> Receive(const std::string& source, std::vector<Header> headers, std::string body) override {
+  Result<std::vector<Accepted>> Receive(const std::string& source, std::vector<Header> headers,
+                                        std::string body) override {
     const SourceConfig* found = receiver_->Find(source);
     if (found == nullptr) {
       return Fail(ErrorKind::not_found, "unknown_source", fmt::format("there is no source {}", source));
@@ -189,9 +191,12 @@ class OfficeImpl final : public Office {
         store_->ReleaseLanes(source.name, source.hold_max_events, now - source.hold_max_age, system, now);
     if (!released) return;
     for (const EventId id : *released) {
-      metrics_.counter("dlo_lanes_released_total", "Letters that gave up their subject: too many or too old followers.",
-                       {{"source", source.name}}).Add();
-      log::Error("lane.released", {{"source", source.name}, {"id", id},
+      metrics_
+          .counter("dlo_lanes_released_total", "Letters that gave up their subject: too many or too old followers.",
+                   {{"source", source.name}})
+          .Add();
+      log::Error("lane.released", {{"source", source.name},
+                                   {"id", id},
                                    {"hint", "events behind this dead letter go on now; look at it with `dlo show`"}});
     }
   }

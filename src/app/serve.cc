@@ -17,11 +17,13 @@ int Refuse(const Error& error) {
 /// Two warnings that belong before the first event.
 void WarnAboutSources(const Config& config) {
   if (config.sources.empty()) {
-    log::Warn("serve.no_sources", {{"hint", "add a [[source]] and a [[target]] to the configuration; nothing is received until then"}});
+    log::Warn("serve.no_sources",
+              {{"hint", "add a [[source]] and a [[target]] to the configuration; nothing is received until then"}});
   }
   for (const SourceConfig& source : config.sources) {
     if (source.scheme == "none") {
-      log::Warn("serve.unsigned_source", {{"source", source.name}, {"hint", "anybody who reaches this port can put events in"}});
+      log::Warn("serve.unsigned_source",
+                {{"source", source.name}, {"hint", "anybody who reaches this port can put events in"}});
     }
   }
 }

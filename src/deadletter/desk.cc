@@ -217,7 +217,7 @@ Result<DrainStats> Desk::WaitFor(std::int64_t replay_id, Duration wait) {
                            .replay_id = replay_id,
                            .finished = progress->state != "running" && progress->state != "paused"};
     const Duration left = end - deps_.clock.Monotonic();
-    if (stats.finished || left <= Duration(0)) return stats;
+    if (stats.finished || left <= Duration(0) || stopping_.load()) return stats;
     deps_.wait(std::min(left, kDrainPoll));
   }
 }

@@ -2,6 +2,7 @@
 // library and the command line all come through here; the store keeps the law of states.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -29,6 +30,9 @@ class Desk final : public DeadLetters {
  public:
   explicit Desk(DeskDeps deps) : deps_(std::move(deps)) {}
 
+  /// Ends every wait of a drain: it answers with what it has, and the replay goes on after the next start.
+  void StopWaiting() { stopping_.store(true); }
+
   Result<Page> List(const Filter& filter, int limit, const std::string& cursor) override;
   Result<std::int64_t> Count(const Filter& filter) override;
   Result<std::vector<Group>> Groups(const Filter& filter, const std::string& by) override;
@@ -52,6 +56,7 @@ class Desk final : public DeadLetters {
   Result<DrainStats> WaitFor(std::int64_t replay_id, Duration wait);
 
   DeskDeps deps_;
+  std::atomic<bool> stopping_{false};
 };
 
 }  // namespace dlo::deadletter

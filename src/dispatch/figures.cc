@@ -10,6 +10,7 @@ void RegisterGauges(Metrics& metrics, const std::shared_ptr<const View>& view) {
   metrics.gauge("dlo_breaker_state", "0 closed, 1 half open, 2 open (nothing is claimed for the target)", [view] {
     const std::lock_guard lock(view->mutex);
     std::vector<Sample> samples;
+    samples.reserve(view->targets.size());
     for (std::size_t i = 0; i < view->targets.size(); ++i) {
       samples.push_back({{{"target", view->targets[i]}}, static_cast<double>(view->breakers[i].state)});
     }
@@ -18,6 +19,7 @@ void RegisterGauges(Metrics& metrics, const std::shared_ptr<const View>& view) {
   metrics.gauge("dlo_source_paused", "1 while the systemic breaker has stopped dispatch of the source", [view] {
     const std::lock_guard lock(view->mutex);
     std::vector<Sample> samples;
+    samples.reserve(view->sources.size());
     for (std::size_t i = 0; i < view->sources.size(); ++i) {
       samples.push_back({{{"source", view->sources[i]}}, view->paused[i] != 0 ? 1.0 : 0.0});
     }
@@ -47,7 +49,7 @@ std::string_view Name(ReplayResult result) {
   return kNames[static_cast<std::size_t>(result)];
 }
 
-Figures::Figures(Metrics& metrics, std::shared_ptr<const View> view)
+Figures::Figures(Metrics& metrics, const std::shared_ptr<const View>& view)
     : metrics_(metrics),
       late_(metrics.counter("dlo_late_total", "answers that came after their lease was lost: recorded, not applied")) {
   for (const std::string& target : view->targets) {
@@ -68,7 +70,7 @@ void Figures::Took(std::size_t target, Duration took) {
 
 void Figures::DeadLettered(const std::string& source, FailureClass failure_class) {
   metrics_
-      .counter("dlo_dead_lettered_total", "arrivals in the dead letters",
+      .counter("dlo_dead_lettered_total", "Arrivals in the dead letters",
                {{"source", source}, {"class", std::string(dlo::Name(failure_class))}})
       .Add();
 }

@@ -42,7 +42,7 @@ struct View {
 
 class Figures {
  public:
-  Figures(Metrics& metrics, std::shared_ptr<const View> view);
+  Figures(Metrics& metrics, const std::shared_ptr<const View>& view);
 
   void Attempt(std::size_t target, OutcomeKind kind) {
     targets_[target].attempts[static_cast<std::size_t>(kind)]->Add();

@@ -253,7 +253,7 @@ void HttpTarget::Start(Delivery delivery, Done done) {
   request.connect_timeout = connect_timeout_;
   request.allow_private = allow_private_;
   http_.Start(std::move(request),
-              [name = name_, done = std::move(done), &clock = clock_](HttpResponse response) mutable {
+              [name = name_, done = std::move(done), &clock = clock_](const HttpResponse& response) mutable {
                 const Time at = clock.Now();
                 ReportSetting(response.failure, name, response.failure_message);
                 done({OutcomeOf(response, at), response.took, at});

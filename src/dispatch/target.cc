@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kCodeBytes = 100;
 constexpr std::size_t kNameBytes = 200;       // handler version, effect
-constexpr std::size_t kTextBytes = 4 * 1024;  // message, detail
+constexpr std::size_t kTextBytes = 4096;  // message, detail
 
 void Clean(std::string& text, std::size_t max_bytes, bool one_line) {
   if (text.empty()) return;

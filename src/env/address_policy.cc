@@ -158,7 +158,8 @@ Result<void> CheckTargetUrl(const std::string& url) {
   const std::string scheme = Part(parsed.get(), CURLUPART_SCHEME);
   if (scheme != "http" && scheme != "https") return wrong("must begin with http:// or https://");
   const std::string host = Part(parsed.get(), CURLUPART_HOST);
-  if (host.empty()) return wrong("names no host");
+  // The parser forgives a third slash and takes the path for the host.
+  if (host.empty() || url.find(":///") != std::string::npos) return wrong("names no host");
   if (!Part(parsed.get(), CURLUPART_USER).empty() || !Part(parsed.get(), CURLUPART_PASSWORD).empty()) {
     return wrong("holds a user name or password; leave it out and set signing_secret, which the handler can verify");
   }

@@ -24,10 +24,11 @@ std::unexpected<Error> SystemError(std::string_view doing, const std::string& pa
                 fmt::format("cannot {} {}: {}; free space on its file system, nothing accepted so far is lost", doing,
                             path, reason));
   }
-  if (error == ENOENT) return Fail(ErrorKind::not_found, "no_file", fmt::format("cannot {} {}: {}", doing, path, reason));
+  if (error == ENOENT)
+    return Fail(ErrorKind::not_found, "no_file", fmt::format("cannot {} {}: {}", doing, path, reason));
   return Fail(ErrorKind::unavailable, "io",
-              fmt::format("cannot {} {}: {}; see the system's log for the disk, and the rights of the folder", doing, path,
-                          reason));
+              fmt::format("cannot {} {}: {}; see the system's log for the disk, and the rights of the folder", doing,
+                          path, reason));
 }
 
 class RealFile final : public File {
@@ -179,7 +180,9 @@ Result<void> RealFiles::SyncFolder(const std::string& folder) {
   return {};
 }
 
-bool RealFiles::Exists(const std::string& path) const { return access(path.c_str(), F_OK) == 0; }
+bool RealFiles::Exists(const std::string& path) const {
+  return access(path.c_str(), F_OK) == 0;
+}
 
 Result<std::unique_ptr<File>> RealFiles::Lock(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640);
@@ -198,8 +201,8 @@ Result<std::unique_ptr<File>> RealFiles::Lock(const std::string& path) {
     std::string holder(text, got ? *got : 0);
     std::erase_if(holder, [](unsigned char c) { return c < '0' || c > '9'; });
     return Fail(ErrorKind::conflict, "locked",
-                fmt::format("{} is held by {}: one process per store; stop it first, or give this one its own folder", path,
-                            holder.empty() ? "another process" : "process " + holder));
+                fmt::format("{} is held by {}: one process per store; stop it first, or give this one its own folder",
+                            path, holder.empty() ? "another process" : "process " + holder));
   }
   std::string pid = std::to_string(getpid()) + "\n";
   const iovec part{pid.data(), pid.size()};

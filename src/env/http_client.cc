@@ -45,6 +45,7 @@ struct Transfer {
     done = std::move(d);
     response = {};
     header_bytes = body_bytes = 0;
+    headers_ended = false;
     blocked.clear();
     too_large = nullptr;
     error_text[0] = '\0';
@@ -56,6 +57,7 @@ struct Transfer {
   std::unique_ptr<curl_slist, ListFree> headers;
   HttpResponse response;
   std::size_t header_bytes = 0, body_bytes = 0;
+  bool headers_ended = false;       // of the last answer begun
   std::string blocked;              // the refused address
   const char* too_large = nullptr;  // which part
   std::array<char, CURL_ERROR_SIZE> error_text{};
@@ -80,8 +82,10 @@ std::size_t OnHeader(char* data, std::size_t size, std::size_t count, void* user
   if (line.starts_with("HTTP/")) {
     // Each interim answer (100, 103) begins anew; only the last one's headers count.
     transfer.response.headers.clear();
+    transfer.headers_ended = false;
     return line.size();
   }
+  if (line == "\r\n" || line == "\n") transfer.headers_ended = true;
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return line.size();
   transfer.response.headers.push_back(
@@ -93,12 +97,12 @@ std::size_t OnBody(char* data, std::size_t size, std::size_t count, void* user) 
   auto& transfer = *static_cast<Transfer*>(user);
   const std::size_t length = size * count;
   transfer.body_bytes += length;
+  std::string& kept = transfer.response.body;
+  kept.append(data, std::min(length, transfer.request.keep_body_bytes - kept.size()));
   if (transfer.body_bytes > transfer.request.max_body_bytes) {
     transfer.too_large = "body";
     return CURL_WRITEFUNC_ERROR;
   }
-  std::string& kept = transfer.response.body;
-  kept.append(data, std::min(length, transfer.request.keep_body_bytes - kept.size()));
   return length;
 }
 
@@ -226,8 +230,13 @@ HttpResponse ResponseOf(Transfer& transfer, CURLcode code) {
   long status = 0;
   curl_easy_getinfo(transfer.easy, CURLINFO_RESPONSE_CODE, &status);
   response.status = static_cast<int>(status);
-  if (code == CURLE_OK) return response;
-
+  if (code == CURLE_OK) {
+    // libcurl takes a connection closed within the headers, or after an interim answer, for the end of an answer.
+    if (transfer.headers_ended && status >= 200) return response;
+    response.failure = HttpFailure::reset;
+    response.failure_message = "the connection was closed before the answer's headers ended";
+    return response;
+  }
   if (!transfer.blocked.empty()) {
     response.failure = HttpFailure::blocked_address;
     response.failure_message = "refused to call " + transfer.blocked;

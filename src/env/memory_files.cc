@@ -22,7 +22,11 @@ std::unexpected<Error> DiskFull() {
 class MemoryFile final : public File {
  public:
   MemoryFile(MemoryFiles& disk, std::shared_ptr<MemoryFiles::Node> node, bool writable, bool holds_lock)
-      : disk_(disk), node_(std::move(node)), writable_(writable), holds_lock_(holds_lock), generation_(disk.generation_) {}
+      : disk_(disk),
+        node_(std::move(node)),
+        writable_(writable),
+        holds_lock_(holds_lock),
+        generation_(disk.generation_) {}
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
   ~MemoryFile() override {
@@ -103,7 +107,8 @@ class MemoryFile final : public File {
  private:
   Result<void> MayChange() {
     if (!writable_) return Fail(ErrorKind::unavailable, "io", "the file was opened for reading only");
-    if (generation_ != disk_.generation_) return Fail(ErrorKind::unavailable, "io", "the process that opened the file has died");
+    if (generation_ != disk_.generation_)
+      return Fail(ErrorKind::unavailable, "io", "the process that opened the file has died");
     return disk_.ChangeAllowed();
   }
 
@@ -167,7 +172,9 @@ Result<std::vector<std::string>> MemoryFiles::List(const std::string& folder) {
   return names;  // sorted, as the map is
 }
 
-Result<void> MemoryFiles::MakeFolders(const std::string&) { return {}; }
+Result<void> MemoryFiles::MakeFolders(const std::string&) {
+  return {};
+}
 
 Result<void> MemoryFiles::Rename(const std::string& from, const std::string& to) {
   const std::lock_guard lock(mutex_);

@@ -32,9 +32,9 @@ class MemoryFiles final : public Files {
   Result<std::unique_ptr<File>> Lock(const std::string& path) override;
   Result<std::uint64_t> FreeBytes(const std::string& path) override;
 
-  /// What was not synced is lost in part: of each file, every 512-byte sector written since its last Sync survives or not
-  /// by chance, its size is the old or the new one; of each folder, a beginning of the changes since its last SyncFolder
-  /// survives. Locks are dropped.
+  /// What was not synced is lost in part: of each file, every 512-byte sector written since its last Sync survives or
+  /// not by chance, its size is the old or the new one; of each folder, a beginning of the changes since its last
+  /// SyncFolder survives. Locks are dropped.
   void PowerCut(Random& random);
   /// The process died and the machine did not: all that was written stays, unsynced as it is. Locks are dropped.
   void ProcessDied();
@@ -44,8 +44,8 @@ class MemoryFiles final : public Files {
   void SetCapacity(std::uint64_t bytes);
   /// The next `count` calls of Sync (of files, not folders) fail; nothing becomes durable by them.
   void FailSyncs(int count);
-  /// The `after`-th call from now (1 = the next) that would change the disk, and all later ones, fail with code "io", until
-  /// PowerCut or ProcessDied: the process is dead from there on. 0 = never.
+  /// The `after`-th call from now (1 = the next) that would change the disk, and all later ones, fail with code "io",
+  /// until PowerCut or ProcessDied: the process is dead from there on. 0 = never.
   void DieAtChange(std::int64_t after);
 
   /// The bytes as a reader sees them; tests damage files with these. Write counts as durable.
@@ -55,8 +55,8 @@ class MemoryFiles final : public Files {
  private:
   friend class MemoryFile;
   struct Node {
-    std::string bytes;    // as readers see it
-    std::string durable;  // as of the last Sync
+    std::string bytes;              // as readers see it
+    std::string durable;            // as of the last Sync
     std::set<std::uint64_t> dirty;  // sectors changed since
     bool locked = false;
   };

@@ -31,7 +31,9 @@ std::uint64_t RealRandom::Next() {
   return SplitMix64(state);
 }
 
-std::uint64_t SeededRandom::Next() { return SplitMix64(state_); }
+std::uint64_t SeededRandom::Next() {
+  return SplitMix64(state_);
+}
 
 void FillWithSecretBytes(std::span<unsigned char> out) {
   while (!out.empty()) {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "dlo/states.h"
 #include "intake/extract.h"
-#include "intake/same_event.h"
 #include "intake/verify.h"
 
 namespace dlo::intake {
@@ -24,6 +24,8 @@ struct Source {
   Counter* received = nullptr;
   Counter* duplicates = nullptr;
   Counter* conflicts = nullptr;
+  Counter* dead_conflict = nullptr;  // arrivals in the dead letters that no attempt made
+  Counter* dead_invalid = nullptr;
   Counter* too_large = nullptr;
   Counter* content_encoding = nullptr;
   std::array<Counter*, kRejectReasonCount> rejected{};
@@ -38,6 +40,12 @@ struct Source {
         &metrics.counter("dlo_duplicates_total", "Deliveries of a key that was there already", {{"source", name}});
     conflicts =
         &metrics.counter("dlo_conflicts_total", "Deliveries of a known key with other content", {{"source", name}});
+    const auto dead = [&](FailureClass failure_class) {
+      return &metrics.counter("dlo_dead_lettered_total", "Arrivals in the dead letters",
+                              {{"source", name}, {"class", std::string(dlo::Name(failure_class))}});
+    };
+    dead_conflict = dead(FailureClass::conflict);
+    dead_invalid = dead(FailureClass::invalid);
     const auto reject = [&](std::string_view reason) {
       return &metrics.counter("dlo_rejected_total", "Deliveries refused and not stored as events",
                               {{"source", name}, {"reason", std::string(reason)}});
@@ -84,7 +92,7 @@ struct Receiver::State {
     return found == sources.end() ? nullptr : found->second.get();
   }
   void Reject(Source& source, RejectReason reason, Incoming incoming, Time now) const;
-  void Count(Source& source, const Accepted& accepted, const std::string& key) const;
+  void Count(Source& source, const Accepted& accepted, const Receipt& receipt) const;
   static std::shared_ptr<Receipt> MakeReceipt(const Source& source, Incoming incoming, Verdict verdict, Time now);
 };
 
@@ -101,16 +109,19 @@ void Receiver::State::Reject(Source& source, RejectReason reason, Incoming incom
   quarantine.Keep(std::move(rejected));
 }
 
-void Receiver::State::Count(Source& source, const Accepted& accepted, const std::string& key) const {
+void Receiver::State::Count(Source& source, const Accepted& accepted, const Receipt& receipt) const {
   source.received->Add();
+  if (accepted.status == AcceptStatus::stored && receipt.disposition == Disposition::invalid)
+    source.dead_invalid->Add();
   if (accepted.status == AcceptStatus::duplicate) source.duplicates->Add();
   if (accepted.status != AcceptStatus::conflict) return;
   source.conflicts->Add();
+  source.dead_conflict->Add();
   const auto now = clock.Monotonic().count();
   auto next = source.next_warning.load();
   if (now < next || !source.next_warning.compare_exchange_strong(next, now + kConflictWarningGap.count())) return;
   log::Warn("event_conflict", {{"source", source.config.name},
-                               {"key", key},
+                               {"key", receipt.key},
                                {"event", accepted.id},
                                {"first_event", accepted.first_id},
                                {"what", "same key, other content; kept as a dead letter of class conflict"}});
@@ -189,15 +200,10 @@ void Receiver::Receive(const SourceConfig& config, Incoming incoming, ReceiveDon
                                           done = std::move(done)](Result<std::vector<Accepted>> accepted) mutable {
     if (accepted) {
       state->accept_seconds.Observe(std::chrono::duration<double>(state->clock.Monotonic() - begin).count());
-      for (const auto& one : *accepted) state->Count(*source, one, receipt->key);
+      for (const auto& one : *accepted) state->Count(*source, one, *receipt);
     }
     done(std::move(accepted));
   });
-}
-
-bool Receiver::SameEvent(const std::string& source, std::string_view first, std::string_view second) const {
-  const auto* found = state_->Find(source);
-  return found == nullptr ? first == second : intake::SameEvent(found->extractor.volatile_fields(), first, second);
 }
 
 }  // namespace dlo::intake

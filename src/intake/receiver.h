@@ -38,8 +38,6 @@ class Receiver {
   [[nodiscard]] const SourceConfig* Find(std::string_view source) const;
   /// `done` is called exactly once, maybe before Receive returns (a rejection), else on a store thread.
   void Receive(const SourceConfig& source, Incoming incoming, ReceiveDone done);
-  /// For EmbeddedOptions::same_event.
-  [[nodiscard]] bool SameEvent(const std::string& source, std::string_view first, std::string_view second) const;
 
  private:
   struct State;

@@ -135,8 +135,10 @@ void AdminApi::Handle(RequestHead head, std::string body, Responder respond) {
                        ? Problem(409, "drain_running", "Another drain is being waited for. Try again when it ended.")
                        : Later(503, "overloaded", "Too many admin calls wait already."));
   }
-  pool.Submit([this, &route, head = std::move(head), body = std::move(body), respond = std::move(respond)]() mutable {
-    respond(Run(route, head, body));
+  pool.Submit([this, &route, head = std::move(head), body = std::move(body),
+               respond = std::move(respond)]() mutable -> WorkPool::LastStep {
+    return
+        [response = Run(route, head, body), respond = std::move(respond)]() mutable { respond(std::move(response)); };
   });
 }
 

@@ -23,7 +23,8 @@ void IoThread::Run() {
 void IoThread::Wait() {
   tick_.expires_after(tick_length_);
   tick_.async_wait([this](boost::system::error_code error) {
-    if (!error) Tick();
+    // A tick that fell due before it was cancelled comes without an error.
+    if (!error && !closing) Tick();
   });
 }
 
@@ -73,6 +74,7 @@ void IoThread::Stop() {
     dropped.swap(answers_);
   }
   asio::post(context, [this] {
+    closing = true;
     const auto all = sessions;
     for (Session* session : all) session->Close();
     tick_.cancel();

@@ -29,6 +29,7 @@ Session::~Session() {
 }
 
 void Session::Start() {
+  if (io_->closing) return Close();
   io_->sessions.insert(this);
   SetDeadline(shared_->options.handshake_deadline);
   StartHandshake();

@@ -76,6 +76,7 @@ class IoThread {
   Duration now{};    // monotonic, as of the last tick
   std::string date;  // for answers, as of the last tick
   bool draining = false;
+  bool closing = false;  // nothing may start any more
 
  private:
   struct Answer {

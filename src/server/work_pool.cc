@@ -38,10 +38,14 @@ void WorkPool::Loop() {
     Work work = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
-    work();
-    work = nullptr;
+    LastStep last_step = work();
     lock.lock();
     --taken_;
+    lock.unlock();
+    last_step();
+    last_step = nullptr;
+    work = nullptr;
+    lock.lock();
   }
 }
 

@@ -12,7 +12,10 @@ namespace dlo::server {
 
 class WorkPool {
  public:
-  using Work = std::move_only_function<void()>;
+  /// Work returns its last step, which runs when the place is free again: whoever is answered by it may come back at
+  /// once.
+  using LastStep = std::move_only_function<void()>;
+  using Work = std::move_only_function<LastStep()>;
 
   /// At most `max_waiting` pieces of work wait for a thread.
   WorkPool(int threads, int max_waiting);

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,9 @@ struct StoreFactory {
   std::string name;
   std::function<std::unique_ptr<StorePlace>()> make;
 };
+inline void PrintTo(const StoreFactory& factory, std::ostream* out) {
+  *out << factory.name;
+}
 std::vector<StoreFactory> Factories();
 
 #define DLO_FOR_EACH_STORE(Suite)                                       \

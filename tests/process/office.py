@@ -173,9 +173,9 @@ class Office:
         (self.folder / "dlo.toml").write_text(text)
 
     def launch(self, **env):
-        log = open(self.folder / "serve.log", "ab")
-        self.process = subprocess.Popen([BINARY, "serve", "--config", str(self.folder / "dlo.toml")],
-                                        env=dict(self.env, **env), stdout=log, stderr=log, cwd=self.folder)
+        with open(self.folder / "serve.log", "ab") as log:
+            self.process = subprocess.Popen([BINARY, "serve", "--config", str(self.folder / "dlo.toml")],
+                                            env=dict(self.env, **env), stdout=log, stderr=log, cwd=self.folder)
         return self
 
     def start(self, **env):

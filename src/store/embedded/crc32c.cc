@@ -58,9 +58,9 @@ std::uint32_t Crc32cPortable(std::string_view bytes, std::uint32_t before) {
     std::memcpy(&low, at, 4);
     std::memcpy(&high, at + 4, 4);
     low ^= crc;
-    crc = kTables[7][low & 0xFF] ^ kTables[6][(low >> 8) & 0xFF] ^ kTables[5][(low >> 16) & 0xFF] ^ kTables[4][low >> 24] ^
-          kTables[3][high & 0xFF] ^ kTables[2][(high >> 8) & 0xFF] ^ kTables[1][(high >> 16) & 0xFF] ^
-          kTables[0][high >> 24];
+    crc = kTables[7][low & 0xFF] ^ kTables[6][(low >> 8) & 0xFF] ^ kTables[5][(low >> 16) & 0xFF] ^
+          kTables[4][low >> 24] ^ kTables[3][high & 0xFF] ^ kTables[2][(high >> 8) & 0xFF] ^
+          kTables[1][(high >> 16) & 0xFF] ^ kTables[0][high >> 24];
   }
   for (; left > 0; --left, ++at) crc = (crc >> 8) ^ kTables[0][(crc ^ static_cast<unsigned char>(*at)) & 0xFF];
   return ~crc;

@@ -73,10 +73,12 @@ Result<Mark> CatchUp(const Journal& journal, Db& db, IndexThread& index,
   if (Result<void> same = CheckSameStore(journal, db); !same) return std::unexpected(same.error());
   if (stands->seq == last) return *stands;
   if (stands->seq == 0) {
-    log::Warn("index_rebuild", {{"receipts", last},
-                                {"consequence",
-                                 "the index is empty and is built from the journal: every event is waiting "
-                                 "again, and what was handled before is dispatched once more"}});
+    log::Warn(
+        "index_rebuild",
+        {{"receipts", last},
+         {"consequence",
+          "the index is empty and is built from the journal: every event is waiting again, and what was handled "
+          "before is dispatched once more; tokens, audit records and replays of an earlier index are not in it"}});
   } else {
     log::Info("index_resume", {{"from", stands->seq}, {"to", last}});
   }

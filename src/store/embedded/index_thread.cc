@@ -134,7 +134,7 @@ void IndexThread::Loop() {
 
 IndexThread::Work IndexThread::Take() {
   std::unique_lock lock(mutex_);
-  if (failing_) {
+  if (!taken_.empty()) {
     wake_.wait_for(lock, kRetryWait, [this] { return stopping_ || !tasks_.empty(); });
   } else {
     wake_.wait(lock, [this] { return stopping_ || !tasks_.empty() || !groups_.empty(); });
@@ -166,7 +166,7 @@ Result<void> IndexThread::Transaction(Flush flush, bool receipts, std::span<Task
     if (!done) RollBack();
   }
   if (flush == Flush::full) (void)deps_.db.Exec("PRAGMA synchronous = NORMAL");
-  Note(done);
+  Note(receipts, done);
   if (!done) return done;
   if (receipts) deps_.crash_points.At("index.after_commit");
   if (context.claimed) deps_.crash_points.At("claim.after_commit");
@@ -225,13 +225,16 @@ void IndexThread::RollBack() {
   deps_.intake.Forget();
 }
 
-void IndexThread::Note(const Result<void>& committed) {
+void IndexThread::Note(bool receipts, const Result<void>& committed) {
+  // That an act without receipts went through says nothing about those that still wait for the disk.
+  if (committed && !receipts && !taken_.empty()) return;
   if (committed) {
     if (failing_) log::Info("index_commits_again");
     failing_ = false;
   } else {
-    if (!failing_)
+    if (!failing_) {
       log::Error("index_commit_failed", {{"code", committed.error().code}, {"error", committed.error().message}});
+    }
     failing_ = true;
   }
   const std::lock_guard lock(mutex_);

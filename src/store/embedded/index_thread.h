@@ -136,7 +136,7 @@ class IndexThread {
   Result<void> TakeInReceipts(IndexContext& context);
   Result<void> RunOne(IndexContext& context, Task& task);
   void RollBack();
-  void Note(const Result<void>& committed);
+  void Note(bool receipts, const Result<void>& committed);
   void Finish(std::span<Task* const> tasks, const Result<void>& committed);
   void Answer();
   void Refuse(const Error& error);

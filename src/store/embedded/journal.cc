@@ -101,9 +101,10 @@ Result<void> Journal::Append(std::span<const std::shared_ptr<Receipt>> receipts,
 
 Error Journal::State::FailForGood(const Error& cause) {
   failed = true;
-  failure = fmt::format("the journal stopped for good, since the disk may have dropped what it was given ({}). Nothing "
-                        "acknowledged is lost: check the disk, then restart",
-                        cause.message);
+  failure = fmt::format(
+      "the journal stopped for good, since the disk may have dropped what it was given ({}). Nothing "
+      "acknowledged is lost: check the disk, then restart",
+      cause.message);
   return {ErrorKind::unavailable, "store_failed", failure};
 }
 
@@ -179,7 +180,8 @@ Result<std::vector<JournalRecord>> Journal::ReadFrom(Mark& mark, std::size_t max
       sealed = mark.segment < static_cast<std::int64_t>(s.segments.size());
     }
     const auto offset = std::max(static_cast<std::uint64_t>(mark.offset), std::uint64_t{kSegmentHeaderBytes});
-    if (offset > end) return JournalCorrupt(s.PathOf(mark.segment), end, "a reader has come further, and the rest is missing");
+    if (offset > end)
+      return JournalCorrupt(s.PathOf(mark.segment), end, "a reader has come further, and the rest is missing");
     if (offset == end) {
       if (!sealed) break;
       ++mark.segment;
@@ -193,7 +195,8 @@ Result<std::vector<JournalRecord>> Journal::ReadFrom(Mark& mark, std::size_t max
     while (bytes < max_bytes || records.empty()) {
       const auto more = reader.Next();
       if (!more) return std::unexpected(more.error());
-      if (reader.fault() != nullptr) return JournalCorrupt(s.PathOf(mark.segment), reader.next_offset(), reader.fault());
+      if (reader.fault() != nullptr)
+        return JournalCorrupt(s.PathOf(mark.segment), reader.next_offset(), reader.fault());
       if (!*more) break;
       auto position = static_cast<std::int64_t>(reader.batch_offset() + kBatchHeaderBytes);
       for (const RecordView& record : reader.records()) {
@@ -232,7 +235,8 @@ Result<JournalRecord> Journal::ReadAt(const Place& place) const {
   bytes.resize(*got);
   const auto record = DecodeRecord(bytes);
   if (!record) return JournalCorrupt(s.PathOf(place.segment), position, record.error());
-  if (record->bytes != length) return JournalCorrupt(s.PathOf(place.segment), position, "the record has another length");
+  if (record->bytes != length)
+    return JournalCorrupt(s.PathOf(place.segment), position, "the record has another length");
   if (Sha256(record->body) != record->body_sha256) {
     return JournalCorrupt(s.PathOf(place.segment), position, "the body does not match its SHA-256");
   }
@@ -250,6 +254,8 @@ Mark Journal::end() const {
           static_cast<std::int64_t>(state_->last_seq)};
 }
 
-const std::string& Journal::folder() const { return state_->options.folder; }
+const std::string& Journal::folder() const {
+  return state_->options.folder;
+}
 
 }  // namespace dlo::store

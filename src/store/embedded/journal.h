@@ -54,14 +54,16 @@ class Journal {
   /// Opens or creates; cuts a torn tail of the last segment (logs how much). Error corrupt for a bad record before an
   /// offset that a later batch header declares durable, for a gap in seq, a missing segment, a foreign or newer file:
   /// names the file, offset and what to do.
-  static Result<std::unique_ptr<Journal>> Open(Files& files, Clock& clock, CrashPoints& crash_points, JournalOptions options);
+  static Result<std::unique_ptr<Journal>> Open(Files& files, Clock& clock, CrashPoints& crash_points,
+                                               JournalOptions options);
 
-  /// Gives the receipts their ids (contiguous seq), writes them as one batch and syncs. On ok `places` and `digests` have
-  /// one entry per receipt, and all are durable. On error none may be acknowledged; ids are given again.
+  /// Gives the receipts their ids (contiguous seq), writes them as one batch and syncs. On ok `places` and `digests`
+  /// have one entry per receipt, and all are durable. On error none may be acknowledged; ids are given again.
   Result<void> Append(std::span<const std::shared_ptr<Receipt>> receipts, std::vector<Place>& places,
                       std::vector<Sha256Digest>& digests);
 
-  /// Reads batches from `mark` on, in order, until `max_bytes` are read or the end; advances `mark`. Empty = at the end.
+  /// Reads batches from `mark` on, in order, until `max_bytes` are read or the end; advances `mark`. Empty = at the
+  /// end.
   Result<std::vector<JournalRecord>> ReadFrom(Mark& mark, std::size_t max_bytes) const;
   /// One record, checked against its checksum and its body's digest: error corrupt.
   Result<JournalRecord> ReadAt(const Place& place) const;

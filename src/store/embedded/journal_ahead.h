@@ -1,6 +1,6 @@
-// What a segment's end would otherwise make every sender wait for, done a piece at a time while the segment fills: its hash,
-// and the next file with zeros written over all of its space. Overwriting blocks that were written once spares the file
-// system a journal commit at each sync, which merely reserved space does not (figures in journal_ahead.cc).
+// What a segment's end would otherwise make every sender wait for, done a piece at a time while the segment fills: its
+// hash, and the next file with zeros written over all of its space. Overwriting blocks that were written once spares
+// the file system a journal commit at each sync, which merely reserved space does not (figures in journal_ahead.cc).
 #pragma once
 
 #include <atomic>
@@ -43,9 +43,10 @@ class JournalAhead {
   Files& files_;
   const std::string spare_path_;
   const std::uint64_t segment_bytes_;
+  const std::uint64_t piece_;
 
   std::atomic<bool> roll_waits_{false};  // the worker steps back: a mutex alone would let it go on and on
-  std::mutex work_mutex_;  // held for one piece of work; guards the next six
+  std::mutex work_mutex_;                // held for one piece of work; guards the next six
   std::shared_ptr<File> active_;
   std::uint64_t capacity_ = 0;
   SegmentHash hash_;

@@ -39,7 +39,13 @@ T Get(std::string_view bytes, std::size_t at) {
 }
 
 std::array<const std::string*, kTexts> TextsOf(const Receipt& r) {
-  return {&r.source, &r.key, &r.kind, &r.subject, &r.account, &r.verdict.scheme, &r.verdict.secret_id,
+  return {&r.source,
+          &r.key,
+          &r.kind,
+          &r.subject,
+          &r.account,
+          &r.verdict.scheme,
+          &r.verdict.secret_id,
           &r.disposition_reason};
 }
 
@@ -93,8 +99,8 @@ std::expected<SegmentHeader, SegmentFault> DecodeSegmentHeader(std::string_view 
   if (bytes.size() < kSegmentHeaderBytes) return std::unexpected(SegmentFault::damaged);
   // Before the checksum: a later format may keep its own elsewhere, and the magic is long enough to know it is ours.
   if (Get<std::uint32_t>(bytes, 8) > kJournalVersion) return std::unexpected(SegmentFault::newer);
-  if (Get<std::uint32_t>(bytes, 124) != Crc32c(bytes.substr(0, 124)) || Get<std::uint32_t>(bytes, 8) != kJournalVersion ||
-      Get<std::uint32_t>(bytes, 12) != kSegmentHeaderBytes) {
+  if (Get<std::uint32_t>(bytes, 124) != Crc32c(bytes.substr(0, 124)) ||
+      Get<std::uint32_t>(bytes, 8) != kJournalVersion || Get<std::uint32_t>(bytes, 12) != kSegmentHeaderBytes) {
     return std::unexpected(SegmentFault::damaged);
   }
   SegmentHeader header;
@@ -178,12 +184,15 @@ void EncodeRecordHead(const Receipt& receipt, const Sha256Digest& body_sha256, s
   Put(out + kCrcAt, crc);
 }
 
-std::uint32_t ContinueRecordsCrc(const char* head, std::uint32_t so_far) { return Crc32c({head + kCrcAt, 4}, so_far); }
+std::uint32_t ContinueRecordsCrc(const char* head, std::uint32_t so_far) {
+  return Crc32c({head + kCrcAt, 4}, so_far);
+}
 
 std::expected<RecordView, const char*> DecodeRecord(std::string_view bytes) {
   if (bytes.size() < kRecordFixedBytes) return std::unexpected("the record is cut off");
   const std::uint64_t length = Get<std::uint32_t>(bytes, 0);
-  if (length < kRecordFixedBytes || length > kMaxRecordBytes) return std::unexpected("the record's length is impossible");
+  if (length < kRecordFixedBytes || length > kMaxRecordBytes)
+    return std::unexpected("the record's length is impossible");
   if (length > bytes.size()) return std::unexpected("the record is cut off");
   bytes = bytes.substr(0, length);
   RecordView record;
@@ -202,7 +211,8 @@ std::expected<RecordView, const char*> DecodeRecord(std::string_view bytes) {
   record.verified = (flags & kVerifiedFlag) != 0;
   record.seq = Get<std::uint64_t>(bytes, kSeqAt);
   record.received_at = static_cast<std::int64_t>(Get<std::uint64_t>(bytes, kReceivedAt));
-  if ((flags & kOccurredFlag) != 0) record.occurred_at = static_cast<std::int64_t>(Get<std::uint64_t>(bytes, kOccurredAt));
+  if ((flags & kOccurredFlag) != 0)
+    record.occurred_at = static_cast<std::int64_t>(Get<std::uint64_t>(bytes, kOccurredAt));
   if ((flags & kSignedFlag) != 0) record.signed_at = static_cast<std::int64_t>(Get<std::uint64_t>(bytes, kSignedAt));
   std::memcpy(record.body_sha256.data(), bytes.data() + kDigestAt, record.body_sha256.size());
   record.header_count = Get<std::uint32_t>(bytes, kHeaderCountAt);
@@ -214,10 +224,12 @@ std::expected<RecordView, const char*> DecodeRecord(std::string_view bytes) {
     rest.remove_prefix(size);
     return true;
   };
-  std::array<std::string_view*, kTexts> texts = {&record.source,  &record.key,    &record.kind,      &record.subject,
-                                                 &record.account, &record.scheme, &record.secret_id, &record.disposition_reason};
+  std::array<std::string_view*, kTexts> texts = {
+      &record.source,  &record.key,    &record.kind,      &record.subject,
+      &record.account, &record.scheme, &record.secret_id, &record.disposition_reason};
   bool whole = true;
-  for (std::size_t i = 0; i < kTexts; ++i) whole = whole && take(Get<std::uint32_t>(bytes, kLengthsAt + i * 4), *texts[i]);
+  for (std::size_t i = 0; i < kTexts; ++i)
+    whole = whole && take(Get<std::uint32_t>(bytes, kLengthsAt + i * 4), *texts[i]);
   whole = whole && take(Get<std::uint32_t>(bytes, kHeaderBytesAt), record.headers);
   whole = whole && take(Get<std::uint32_t>(bytes, kBodyBytesAt), record.body);
   if (!whole || !rest.empty()) return std::unexpected("the lengths inside the record do not add up");
@@ -260,7 +272,8 @@ std::expected<BatchHeader, const char*> DecodeBatch(std::string_view bytes, cons
   if (!header) return std::unexpected("there is no batch header");
   if (header->salt != segment.salt) return std::unexpected("the batch belongs to another segment");
   if (header->first_seq != last_seq + 1) return std::unexpected("the batch does not follow the record before it");
-  if (header->durable_upto < kSegmentHeaderBytes || header->durable_upto > offset || header->bytes < kBatchHeaderBytes) {
+  if (header->durable_upto < kSegmentHeaderBytes || header->durable_upto > offset ||
+      header->bytes < kBatchHeaderBytes) {
     return std::unexpected("the batch header has an impossible value");
   }
   if (header->bytes > bytes.size()) return std::unexpected("the batch is cut off");

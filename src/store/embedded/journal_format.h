@@ -18,8 +18,8 @@ inline constexpr std::uint32_t kJournalVersion = 1;
 inline constexpr std::size_t kSegmentHeaderBytes = 128;
 inline constexpr std::size_t kBatchHeaderBytes = 56;
 inline constexpr std::size_t kRecordFixedBytes = 120;
-/// Lengths in a record are 32 bits wide; this keeps far from their end, and the memory of a reader small. Sources have much
-/// smaller limits.
+/// Lengths in a record are 32 bits wide; this keeps far from their end, and the memory of a reader small. Sources have
+/// much smaller limits.
 inline constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{128} << 20;
 inline constexpr std::string_view kBatchMagic = "DLOBATCH";
 
@@ -59,7 +59,12 @@ struct RecordView {
   Sha256Digest body_sha256{};
 };
 
-enum class SegmentFault : unsigned char { empty, foreign, newer, damaged };  // empty = nothing but zeros, or nothing at all
+enum class SegmentFault : unsigned char {
+  empty,
+  foreign,
+  newer,
+  damaged
+};  // empty = nothing but zeros, or nothing at all
 
 void EncodeSegmentHeader(const SegmentHeader& header, char* out);
 [[nodiscard]] std::expected<SegmentHeader, SegmentFault> DecodeSegmentHeader(std::string_view bytes);

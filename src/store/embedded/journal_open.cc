@@ -81,10 +81,11 @@ Result<void> Journal::State::Recover() {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const auto expected = static_cast<std::int64_t>(i + 1);
     if (numbers[i] == expected) continue;
-    return Fail(ErrorKind::corrupt, "journal_missing",
-                fmt::format("{} is missing, and {} is there: receipts are lost unless you put it back from a copy. Change "
-                            "nothing else in the folder; `dlo verify` lists what is there",
-                            PathOf(expected), SegmentName(numbers[i])));
+    return Fail(
+        ErrorKind::corrupt, "journal_missing",
+        fmt::format("{} is missing, and {} is there: receipts are lost unless you put it back from a copy. Change "
+                    "nothing else in the folder; `dlo verify` lists what is there",
+                    PathOf(expected), SegmentName(numbers[i])));
   }
   if (auto read = ReadHeaders(numbers); !read) return read;
   if (segments.empty()) {
@@ -129,7 +130,8 @@ Result<void> Journal::State::ReadHeaders(const std::vector<std::int64_t>& number
       const auto size = (*previous)->Size();
       if (!size) return std::unexpected(size.error());
       if (before.end <= kSegmentHeaderBytes || *size < before.end) {
-        return JournalCorrupt(PathOf(number - 1), *size, fmt::format("the file ends, and should have {} bytes", before.end));
+        return JournalCorrupt(PathOf(number - 1), *size,
+                              fmt::format("the file ends, and should have {} bytes", before.end));
       }
     }
     segments.push_back({read, kSegmentHeaderBytes, nullptr});
@@ -169,9 +171,9 @@ Result<void> Journal::State::CheckNewestSealed() {
     if (!more) return std::unexpected(more.error());
     if (!*more) break;
   }
-  return JournalCorrupt(PathOf(number), reader.next_offset(),
-                        reader.fault() != nullptr ? reader.fault()
-                                                  : "the file is not the one the next segment was chained to");
+  return JournalCorrupt(
+      PathOf(number), reader.next_offset(),
+      reader.fault() != nullptr ? reader.fault() : "the file is not the one the next segment was chained to");
 }
 
 Result<void> Journal::State::RecoverLast() {

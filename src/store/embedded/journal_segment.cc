@@ -16,7 +16,9 @@ constexpr std::size_t kHashChunk = std::size_t{256} << 10;
 
 }  // namespace
 
-std::string SegmentName(std::int64_t number) { return fmt::format("{:010}{}", number, kSuffix); }
+std::string SegmentName(std::int64_t number) {
+  return fmt::format("{:010}{}", number, kSuffix);
+}
 
 std::optional<std::int64_t> SegmentNumber(std::string_view name) {
   if (name.size() != kNumberDigits + kSuffix.size() || !name.ends_with(kSuffix)) return std::nullopt;
@@ -28,10 +30,11 @@ std::optional<std::int64_t> SegmentNumber(std::string_view name) {
 }
 
 std::unexpected<Error> JournalCorrupt(const std::string& path, std::uint64_t offset, std::string_view what) {
-  return Fail(ErrorKind::corrupt, "journal_corrupt",
-              fmt::format("{} at offset {}: {}, though it was durable. Change nothing in the folder; run `dlo verify` to see "
-                          "how far the damage goes, then put this file back from a copy",
-                          path, offset, what));
+  return Fail(
+      ErrorKind::corrupt, "journal_corrupt",
+      fmt::format("{} at offset {}: {}, though it was durable. Change nothing in the folder; run `dlo verify` to see "
+                  "how far the damage goes, then put this file back from a copy",
+                  path, offset, what));
 }
 
 Result<std::optional<SegmentHeader>> ReadSegmentHeader(const File& file, const std::string& path, std::int64_t number) {
@@ -41,10 +44,11 @@ Result<std::optional<SegmentHeader>> ReadSegmentHeader(const File& file, const s
   const auto header = DecodeSegmentHeader({bytes, *got});
   if (header && header->number == static_cast<std::uint64_t>(number)) return *header;
   if (header) {
-    return Fail(ErrorKind::corrupt, "journal_misplaced",
-                fmt::format("{} holds segment {}: files of the journal were renamed or mixed up. Give each its own name "
-                            "back, or put the folder back from a copy",
-                            path, header->number));
+    return Fail(
+        ErrorKind::corrupt, "journal_misplaced",
+        fmt::format("{} holds segment {}: files of the journal were renamed or mixed up. Give each its own name "
+                    "back, or put the folder back from a copy",
+                    path, header->number));
   }
   switch (header.error()) {
     case SegmentFault::empty:
@@ -56,8 +60,8 @@ Result<std::optional<SegmentHeader>> ReadSegmentHeader(const File& file, const s
                               path));
     case SegmentFault::newer:
       return Fail(ErrorKind::invalid, "journal_newer",
-                  fmt::format("{} was written by a newer version of dlo (this one reads format {}): start that version", path,
-                              kJournalVersion));
+                  fmt::format("{} was written by a newer version of dlo (this one reads format {}): start that version",
+                              path, kJournalVersion));
     case SegmentFault::damaged:
       break;
   }
@@ -133,7 +137,9 @@ Result<Tail> LookAtTail(const File& file, const SegmentHeader& segment, std::uin
   }
 }
 
-SegmentHash::SegmentHash() : context_(EVP_MD_CTX_new()) { Reset(); }
+SegmentHash::SegmentHash() : context_(EVP_MD_CTX_new()) {
+  Reset();
+}
 
 Result<void> SegmentHash::Advance(const File& file, std::uint64_t upto) {
   while (bytes_ < upto) {

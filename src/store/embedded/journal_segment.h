@@ -23,7 +23,8 @@ namespace dlo::store {
 [[nodiscard]] std::optional<std::int64_t> SegmentNumber(std::string_view name);
 
 /// Error corrupt, code "journal_corrupt", that names the file, the offset and what to do.
-[[nodiscard]] std::unexpected<Error> JournalCorrupt(const std::string& path, std::uint64_t offset, std::string_view what);
+[[nodiscard]] std::unexpected<Error> JournalCorrupt(const std::string& path, std::uint64_t offset,
+                                                    std::string_view what);
 
 /// Reads and checks the header of segment `number` at `path`. An empty one gives nullopt; anything else that is not a
 /// good header of that number is an error.
@@ -37,8 +38,8 @@ class BatchReader {
               std::uint64_t last_seq, std::size_t read_ahead)
       : file_(file), segment_(segment), next_(offset), limit_(limit), last_seq_(last_seq), read_ahead_(read_ahead) {}
 
-  /// True: header(), records() and batch_offset() are of the next batch, valid until the next call. False: at the limit,
-  /// or `fault()` says why there is no batch at `next_offset()`. An error is of the disk alone.
+  /// True: header(), records() and batch_offset() are of the next batch, valid until the next call. False: at the
+  /// limit, or `fault()` says why there is no batch at `next_offset()`. An error is of the disk alone.
   Result<bool> Next();
 
   [[nodiscard]] const BatchHeader& header() const { return header_; }

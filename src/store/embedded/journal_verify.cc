@@ -29,10 +29,10 @@ class Verifier {
       const auto number = SegmentNumber(name);
       if (!number) continue;
       if (*number != expected) {
-        report_.problems.push_back(expected == *number - 1
-                                       ? fmt::format("{}/{} is missing", folder_, SegmentName(expected))
-                                       : fmt::format("{0}/{1} to {2} are missing", folder_, SegmentName(expected),
-                                                     SegmentName(*number - 1)));
+        report_.problems.push_back(
+            expected == *number - 1
+                ? fmt::format("{}/{} is missing", folder_, SegmentName(expected))
+                : fmt::format("{0}/{1} to {2} are missing", folder_, SegmentName(expected), SegmentName(*number - 1)));
         if (auto done = CloseSegment(nullptr); !done) return std::unexpected(done.error());
         before_.reset();
       }
@@ -57,7 +57,8 @@ class Verifier {
     const auto header = ReadSegmentHeader(*link.file, link.path, number);
     if (!header || !*header) {
       if (!header && header.error().code == "io") return std::unexpected(header.error());
-      report_.problems.push_back(header ? fmt::format("{} has no header, all zeros", link.path) : header.error().message);
+      report_.problems.push_back(header ? fmt::format("{} has no header, all zeros", link.path)
+                                        : header.error().message);
       auto done = CloseSegment(nullptr);
       before_.reset();
       return done;
@@ -100,8 +101,9 @@ class Verifier {
       return {};
     }
     if (next.first_seq != reader.last_seq() + 1) {
-      Problem(reader.next_offset(), link.path,
-              fmt::format("its last event is {}, and the next segment begins with {}", reader.last_seq(), next.first_seq));
+      Problem(
+          reader.next_offset(), link.path,
+          fmt::format("its last event is {}, and the next segment begins with {}", reader.last_seq(), next.first_seq));
     }
     const auto size = link.file->Size();
     if (!size) return std::unexpected(size.error());
@@ -136,6 +138,8 @@ class Verifier {
 
 }  // namespace
 
-Result<JournalReport> VerifyJournal(Files& files, const std::string& folder) { return Verifier(files, folder).Run(); }
+Result<JournalReport> VerifyJournal(Files& files, const std::string& folder) {
+  return Verifier(files, folder).Run();
+}
 
 }  // namespace dlo::store

@@ -14,9 +14,9 @@ namespace dlo::store {
 struct JournalReport {
   std::int64_t segments = 0;
   std::int64_t records = 0;
-  std::int64_t bytes = 0;     // used, of all segments
-  std::int64_t last_seq = 0;  // of the newest record found
-  std::int64_t torn_bytes = 0;  // behind the last whole batch: cut at the next start
+  std::int64_t bytes = 0;             // used, of all segments
+  std::int64_t last_seq = 0;          // of the newest record found
+  std::int64_t torn_bytes = 0;        // behind the last whole batch: cut at the next start
   std::vector<std::string> problems;  // for people, in journal order; empty = sound
 };
 

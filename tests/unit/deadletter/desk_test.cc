@@ -202,6 +202,16 @@ TEST_F(DeskTest, ADrainEndsWhenTheLastOutcomeComes) {
   EXPECT_EQ(waits, 3);
 }
 
+TEST_F(DeskTest, AStopEndsTheWaitOfADrain) {
+  store.Add(1);
+  store.on_release = [](testing::FakeStore::ReplayRun&, EventId) {};
+  while_waiting = [this] { desk.StopWaiting(); };
+  const auto stats = desk.Drain("", seconds(30), actor);
+  ASSERT_TRUE(stats);
+  EXPECT_FALSE(stats->finished);
+  EXPECT_EQ(waits, 1);
+}
+
 TEST_F(DeskTest, ThePacerKeepsThePause) {
   for (EventId id = 1; id <= 5; ++id) store.Add(id);
   ASSERT_TRUE(desk.RequeueWhere({}, {.batch_size = 2, .stagger_ms = 1000}, actor));

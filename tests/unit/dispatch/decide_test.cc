@@ -25,7 +25,7 @@ Outcome Of(OutcomeKind kind) {
   return o;
 }
 
-RunContext Run(int tries, int crashes = 0) {
+RunContext Live(int tries, int crashes = 0) {
   RunContext run;
   run.id = 7;
   run.token = 3;
@@ -36,7 +36,7 @@ RunContext Run(int tries, int crashes = 0) {
 }
 
 RunContext Replay(int tries, int replays_failed, int crashes = 0) {
-  RunContext run = Run(tries, crashes);
+  RunContext run = Live(tries, crashes);
   run.attempt = 6 + tries;
   run.replaying = true;
   run.replay_id = 2;
@@ -62,35 +62,35 @@ constexpr auto kNoResult = ReplayResult::none;
 using enum OutcomeKind;
 
 const Row kRows[] = {
-    {"live applied", applied, Run(1), 5, State::succeeded, kNone, kNoResult, 0, 0},
-    {"live applied at the last try", applied, Run(6), 5, State::succeeded, kNone, kNoResult, 0, 0},
-    {"live applied after crashes", applied, Run(3, 2), 5, State::succeeded, kNone, kNoResult, 2, 0},
-    {"live already applied", already_applied, Run(1), 5, State::succeeded, kNone, kNoResult, 0, 0},
-    {"live not applicable", not_applicable, Run(1), 5, State::resolved, kNone, kNoResult, 0, 0},
-    {"live gone is permanent", gone, Run(1), 5, State::dead, FailureClass::permanent, kNoResult, 0, 0},
-    {"live permanent, first try", permanent, Run(1), 5, State::dead, FailureClass::permanent, kNoResult, 0, 0},
-    {"live permanent, later try", permanent, Run(4), 5, State::dead, FailureClass::permanent, kNoResult, 0, 0},
-    {"live permanent past the budget", permanent, Run(9), 5, State::dead, FailureClass::permanent, kNoResult, 0, 0},
-    {"live corrupt", corrupt, Run(1), 5, State::dead, FailureClass::corrupt, kNoResult, 0, 0},
+    {"live applied", applied, Live(1), 5, State::succeeded, kNone, kNoResult, 0, 0},
+    {"live applied at the last try", applied, Live(6), 5, State::succeeded, kNone, kNoResult, 0, 0},
+    {"live applied after crashes", applied, Live(3, 2), 5, State::succeeded, kNone, kNoResult, 2, 0},
+    {"live already applied", already_applied, Live(1), 5, State::succeeded, kNone, kNoResult, 0, 0},
+    {"live not applicable", not_applicable, Live(1), 5, State::resolved, kNone, kNoResult, 0, 0},
+    {"live gone is permanent", gone, Live(1), 5, State::dead, FailureClass::permanent, kNoResult, 0, 0},
+    {"live permanent, first try", permanent, Live(1), 5, State::dead, FailureClass::permanent, kNoResult, 0, 0},
+    {"live permanent, later try", permanent, Live(4), 5, State::dead, FailureClass::permanent, kNoResult, 0, 0},
+    {"live permanent past the budget", permanent, Live(9), 5, State::dead, FailureClass::permanent, kNoResult, 0, 0},
+    {"live corrupt", corrupt, Live(1), 5, State::dead, FailureClass::corrupt, kNoResult, 0, 0},
 
-    {"budget 6: first try", retryable, Run(1), 5, State::waiting, kNone, kNoResult, 0, 0},
-    {"budget 6: try 5", retryable, Run(5), 5, State::waiting, kNone, kNoResult, 0, 0},
-    {"budget 6: try 6", retryable, Run(6), 5, State::dead, FailureClass::exhausted, kNoResult, 0, 0},
-    {"budget 6: try 7", retryable, Run(7), 5, State::dead, FailureClass::exhausted, kNoResult, 0, 0},
-    {"budget 1: first try", retryable, Run(1), 0, State::dead, FailureClass::exhausted, kNoResult, 0, 0},
-    {"budget 2: first try", retryable, Run(1), 1, State::waiting, kNone, kNoResult, 0, 0},
-    {"budget 2: second try", retryable, Run(2), 1, State::dead, FailureClass::exhausted, kNoResult, 0, 0},
+    {"budget 6: first try", retryable, Live(1), 5, State::waiting, kNone, kNoResult, 0, 0},
+    {"budget 6: try 5", retryable, Live(5), 5, State::waiting, kNone, kNoResult, 0, 0},
+    {"budget 6: try 6", retryable, Live(6), 5, State::dead, FailureClass::exhausted, kNoResult, 0, 0},
+    {"budget 6: try 7", retryable, Live(7), 5, State::dead, FailureClass::exhausted, kNoResult, 0, 0},
+    {"budget 1: first try", retryable, Live(1), 0, State::dead, FailureClass::exhausted, kNoResult, 0, 0},
+    {"budget 2: first try", retryable, Live(1), 1, State::waiting, kNone, kNoResult, 0, 0},
+    {"budget 2: second try", retryable, Live(2), 1, State::dead, FailureClass::exhausted, kNoResult, 0, 0},
 
-    {"first crash", crashed, Run(1, 0), 5, State::waiting, kNone, kNoResult, 1, 0},
-    {"second crash", crashed, Run(2, 1), 5, State::waiting, kNone, kNoResult, 2, 0},
-    {"third crash", crashed, Run(3, 2), 5, State::dead, FailureClass::crashed, kNoResult, 3, 0},
-    {"fourth crash", crashed, Run(4, 3), 5, State::dead, FailureClass::crashed, kNoResult, 4, 0},
-    {"third crash at the end of the budget", crashed, Run(6, 2), 5, State::dead, FailureClass::crashed, kNoResult, 3,
+    {"first crash", crashed, Live(1, 0), 5, State::waiting, kNone, kNoResult, 1, 0},
+    {"second crash", crashed, Live(2, 1), 5, State::waiting, kNone, kNoResult, 2, 0},
+    {"third crash", crashed, Live(3, 2), 5, State::dead, FailureClass::crashed, kNoResult, 3, 0},
+    {"fourth crash", crashed, Live(4, 3), 5, State::dead, FailureClass::crashed, kNoResult, 4, 0},
+    {"third crash at the end of the budget", crashed, Live(6, 2), 5, State::dead, FailureClass::crashed, kNoResult, 3,
      0},
-    {"second crash at the end of the budget", crashed, Run(6, 1), 5, State::dead, FailureClass::exhausted, kNoResult, 2,
-     0},
-    {"first crash, budget 1", crashed, Run(1, 0), 0, State::dead, FailureClass::exhausted, kNoResult, 1, 0},
-    {"a retryable failure keeps the crashes", retryable, Run(3, 2), 5, State::waiting, kNone, kNoResult, 2, 0},
+    {"second crash at the end of the budget", crashed, Live(6, 1), 5, State::dead, FailureClass::exhausted, kNoResult,
+     2, 0},
+    {"first crash, budget 1", crashed, Live(1, 0), 0, State::dead, FailureClass::exhausted, kNoResult, 1, 0},
+    {"a retryable failure keeps the crashes", retryable, Live(3, 2), 5, State::waiting, kNone, kNoResult, 2, 0},
 
     {"replay applied", applied, Replay(1, 4), 5, State::replayed, kNone, ReplayResult::committed, 0, 4},
     {"replay already applied", already_applied, Replay(1, 0), 5, State::replayed, kNone, ReplayResult::already_applied,
@@ -121,7 +121,7 @@ const Row kRows[] = {
      ReplayResult::dead_again, 3, 5},
     {"fifth failed replay, corrupt stays corrupt", corrupt, Replay(1, 4), 5, State::dead, FailureClass::corrupt,
      ReplayResult::dead_again, 0, 5},
-    {"six live attempts are not poison", retryable, Run(6), 5, State::dead, FailureClass::exhausted, kNoResult, 0, 0},
+    {"six live attempts are not poison", retryable, Live(6), 5, State::dead, FailureClass::exhausted, kNoResult, 0, 0},
 };
 
 TEST(Decide, EveryBoundary) {
@@ -150,7 +150,8 @@ TEST(Decide, EveryBoundary) {
 }
 
 TEST(Decide, ResolvedByTheHandlerHasCodeOther) {
-  EXPECT_EQ(Decide(Outcome::NotApplicable("test account"), {kRetry}, Run(1), kNow, 0).resolve_code, ResolveCode::other);
+  EXPECT_EQ(Decide(Outcome::NotApplicable("test account"), {kRetry}, Live(1), kNow, 0).resolve_code,
+            ResolveCode::other);
 }
 
 struct WaitRow {
@@ -190,20 +191,20 @@ TEST(Decide, Waits) {
     SCOPED_TRACE(row.name);
     Outcome outcome = Of(retryable);
     outcome.retry_after = row.retry_after;
-    const Transition t = Decide(outcome, {kRetry, row.jitter, OnPark::release}, Run(row.tries), kNow, row.unit);
+    const Transition t = Decide(outcome, {kRetry, row.jitter, OnPark::release}, Live(row.tries), kNow, row.unit);
     ASSERT_TRUE(t.due_at.has_value());
     EXPECT_EQ(*t.due_at - kNow, row.wait);
   }
 }
 
 TEST(Decide, ACrashWaitsAsAnyRetryableFailure) {
-  const Transition t = Decide(Of(crashed), {kRetry, 0.5, OnPark::release}, Run(2, 1), kNow, 0.5);
+  const Transition t = Decide(Of(crashed), {kRetry, 0.5, OnPark::release}, Live(2, 1), kNow, 0.5);
   EXPECT_EQ(t.due_at, kNow + seconds(30));
 }
 
 TEST(Decide, OddConfiguredWaitsDoNotOverflow) {
   for (const Duration wait : {Duration::max(), Duration::min(), Duration(0)}) {
-    const Transition t = Decide(Of(retryable), {{wait}, 1.0, OnPark::release}, Run(1), kNow, 0.999);
+    const Transition t = Decide(Of(retryable), {{wait}, 1.0, OnPark::release}, Live(1), kNow, 0.999);
     ASSERT_TRUE(t.due_at.has_value());
     EXPECT_GE(*t.due_at, kNow);
     EXPECT_LE(*t.due_at, kNow + hours(24 * 366 * 2));
@@ -212,13 +213,13 @@ TEST(Decide, OddConfiguredWaitsDoNotOverflow) {
 
 TEST(Decide, ALetterKeepsItsFingerprintWhenItDiesAndWhenItBecomesPoison) {
   const Policy policy{kRetry};
-  const std::string first = Decide(Of(retryable), policy, Run(1), kNow, 0).fingerprint;
+  const std::string first = Decide(Of(retryable), policy, Live(1), kNow, 0).fingerprint;
   EXPECT_EQ(first, Fingerprint(FailureClass::exhausted, "code", "No such subscription: sub_2M", "invoice.paid"));
-  EXPECT_EQ(first, Decide(Of(retryable), policy, Run(6), kNow, 0).fingerprint);
+  EXPECT_EQ(first, Decide(Of(retryable), policy, Live(6), kNow, 0).fingerprint);
   EXPECT_EQ(first, Decide(Of(retryable), policy, Replay(6, 4), kNow, 0).fingerprint);
-  EXPECT_NE(first, Decide(Of(permanent), policy, Run(1), kNow, 0).fingerprint);
-  EXPECT_EQ(Decide(Of(crashed), policy, Run(1), kNow, 0).fingerprint,
-            Decide(Of(crashed), policy, Run(3, 2), kNow, 0).fingerprint);
+  EXPECT_NE(first, Decide(Of(permanent), policy, Live(1), kNow, 0).fingerprint);
+  EXPECT_EQ(Decide(Of(crashed), policy, Live(1), kNow, 0).fingerprint,
+            Decide(Of(crashed), policy, Live(3, 2), kNow, 0).fingerprint);
 }
 
 }  // namespace

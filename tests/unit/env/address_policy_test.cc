@@ -152,7 +152,7 @@ TEST(CheckTargetUrl, Bad) {
                           "http://exa mple.com/",
                           "http://example.com/a\r\nHost: b",
                           "http://example.com/a\tb",
-                          "http://user:secret@example.com/",
+                          "http://user:hunter2@example.com/",
                           "http://user@example.com/",
                           "http://example.com:99999/",
                           "http://169.254.169.254/latest/meta-data",
@@ -167,7 +167,7 @@ TEST(CheckTargetUrl, Bad) {
     ASSERT_FALSE(ok.has_value()) << url;
     EXPECT_EQ(ok.error().kind, ErrorKind::invalid);
     EXPECT_FALSE(ok.error().message.empty());
-    EXPECT_EQ(ok.error().message.find("secret"), std::string::npos);
+    EXPECT_EQ(ok.error().message.find("hunter2"), std::string::npos);
   }
 }
 

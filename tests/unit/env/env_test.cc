@@ -30,7 +30,8 @@ TEST(ClockTest, ManualTimeMovesOnlyWhenTold) {
 }
 
 TEST(RandomTest, SeededGivesThePublishedSequenceOfSplitmix64) {
-  // First outputs for seed 1234567 in the reference implementation's test (Rosetta Code, "Pseudo-random numbers/Splitmix64").
+  // First outputs for seed 1234567 in the reference implementation's test (Rosetta Code, "Pseudo-random
+  // numbers/Splitmix64").
   SeededRandom random(1234567);
   EXPECT_EQ(random.Next(), 6457827717110365317ULL);
   EXPECT_EQ(random.Next(), 3203168211198807973ULL);
@@ -78,8 +79,9 @@ TEST_P(CrashPointsTest, DiesAtTheNamedPassingOnly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, CrashPointsTest,
-                         testing::Values(CrashRow{"", 3, false}, CrashRow{"elsewhere", 3, false}, CrashRow{"here", 0, false},
-                                         CrashRow{"here", 1, true}, CrashRow{"here:1", 1, true}, CrashRow{"here:3", 2, false},
+                         testing::Values(CrashRow{"", 3, false}, CrashRow{"elsewhere", 3, false},
+                                         CrashRow{"here", 0, false}, CrashRow{"here", 1, true},
+                                         CrashRow{"here:1", 1, true}, CrashRow{"here:3", 2, false},
                                          CrashRow{"here:3", 3, true}, CrashRow{"here:3", 5, true}));
 
 }  // namespace

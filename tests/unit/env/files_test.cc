@@ -75,7 +75,8 @@ TEST_P(FilesTest, WritesMorePartsThanOneSystemCallTakes) {
   ASSERT_TRUE(file);
   std::string expected;
   std::vector<std::string> texts;
-  for (int i = 0; i < 5000; ++i) texts.push_back(std::string(static_cast<std::size_t>(i % 7), static_cast<char>('a' + i % 26)));
+  for (int i = 0; i < 5000; ++i)
+    texts.push_back(std::string(static_cast<std::size_t>(i % 7), static_cast<char>('a' + i % 26)));
   std::vector<iovec> parts;
   for (auto& text : texts) {
     expected += text;

@@ -236,14 +236,6 @@ TEST_F(ReceiverTest, AnUnsignedSourceStoresAndSaysUnverified) {
   EXPECT_EQ(inbox_.receipts[0]->disposition, Disposition::dispatch);
 }
 
-TEST_F(ReceiverTest, SameEventKnowsEachSourcesVolatileFields) {
-  const std::string first = R"({"id":"e","pending_webhooks":1})", second = R"({"id":"e","pending_webhooks":0})";
-  EXPECT_TRUE(receiver_->SameEvent("stripe", first, second));
-  EXPECT_FALSE(receiver_->SameEvent("open", first, second));
-  EXPECT_FALSE(receiver_->SameEvent("nobody", first, second));
-  EXPECT_TRUE(receiver_->SameEvent("nobody", first, first));
-}
-
 TEST(ReceiverStart, ASourceThatCannotBeCompiledStopsTheStart) {
   FakeInbox inbox;
   FakeQuarantine quarantine;

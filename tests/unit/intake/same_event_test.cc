@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "intake/same_event_rules.h"
+
 namespace dlo::intake {
 namespace {
 
@@ -85,6 +87,21 @@ TEST(SameEvent, VolatileFieldsDoNotCount) {
           {"beside it", R"({"a/b":{"c":1,"d":1}})", R"({"a/b":{"c":2,"d":2}})", false},
           {"text", R"({"attempt":"a","id":1})", R"({"attempt":"b","id":1})", true},
       });
+}
+
+TEST(SameEventRules, KnowEachSourcesVolatileFields) {
+  SourceConfig stripe, open;
+  stripe.name = "stripe";
+  stripe.scheme = "stripe";
+  open.name = "open";
+  open.scheme = "none";
+  const std::vector<SourceConfig> sources = {stripe, open};
+  const SameEventRules rules(sources);
+  const std::string first = R"({"id":"e","pending_webhooks":1})", second = R"({"id":"e","pending_webhooks":0})";
+  EXPECT_TRUE(rules.SameEvent("stripe", first, second));
+  EXPECT_FALSE(rules.SameEvent("open", first, second));
+  EXPECT_FALSE(rules.SameEvent("nobody", first, second));
+  EXPECT_TRUE(rules.SameEvent("nobody", first, first));
 }
 
 }  // namespace

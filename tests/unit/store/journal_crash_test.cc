@@ -66,7 +66,8 @@ TEST_F(JournalCrashTest, NoAcknowledgedBatchIsLostWhereverItStops) {
     EXPECT_TRUE(report->problems.empty()) << report->problems[0];
   }
   EXPECT_EQ(deaths, 1200);
-  EXPECT_GT(kept_in_flight, 20) << "whole batches that were not acknowledged were never seen: the test reaches too little";
+  EXPECT_GT(kept_in_flight, 20)
+      << "whole batches that were not acknowledged were never seen: the test reaches too little";
 }
 
 TEST_F(JournalCrashTest, FullDiskBetweenDeathsLosesNothingEither) {
@@ -119,13 +120,15 @@ TEST_F(JournalCrashTest, PointsArePassedInTheOrderThatTestsRelyOn) {
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE((*journal)->Append(Receipts{MakeReceipt("a", std::string(3000, 'x'))}, places_, digests_));
   }
-  EXPECT_EQ(points.passed(), (std::vector<std::string>{"journal.segment_created", "journal.before_write", "journal.after_write",
-                                                       "journal.after_sync", "journal.segment_created",
-                                                       "journal.before_write", "journal.after_write", "journal.after_sync"}));
+  EXPECT_EQ(points.passed(),
+            (std::vector<std::string>{"journal.segment_created", "journal.before_write", "journal.after_write",
+                                      "journal.after_sync", "journal.segment_created", "journal.before_write",
+                                      "journal.after_write", "journal.after_sync"}));
 }
 
 TEST_F(JournalCrashTest, DeathAtEachPointKeepsWhatWasAcknowledged) {
-  for (const char* name : {"journal.segment_created", "journal.before_write", "journal.after_write", "journal.after_sync"}) {
+  for (const char* name :
+       {"journal.segment_created", "journal.before_write", "journal.after_write", "journal.after_sync"}) {
     for (int passing = 1; passing <= 3; ++passing) {
       for (std::uint64_t seed = 0; seed < 10; ++seed) {
         SCOPED_TRACE(testing::Message() << name << ":" << passing << " seed " << seed);

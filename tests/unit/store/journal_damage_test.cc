@@ -305,13 +305,26 @@ std::string Mutate(std::string bytes, std::size_t used, Random& random) {
     if (bytes.empty()) return bytes;
     const std::size_t at = random.Next() % std::min(bytes.size(), used), count = random.Next() % 200 + 1;
     switch (random.Next() % 7) {
-      case 0: bytes[at] = static_cast<char>(random.Next()); break;
-      case 1: bytes[at] = static_cast<char>(bytes[at] ^ (1 << (random.Next() % 8))); break;
-      case 2: bytes.erase(at, count); break;
-      case 3: bytes.insert(at, bytes.substr(random.Next() % bytes.size(), count)); break;
-      case 4: bytes.resize(at); break;
-      case 5: for (std::size_t k = at; k < std::min(at + count, bytes.size()); ++k) bytes[k] = 0; break;
-      default: for (std::size_t k = at; k < std::min(at + 4, bytes.size()); ++k) bytes[k] = static_cast<char>(0xFF);
+      case 0:
+        bytes[at] = static_cast<char>(random.Next());
+        break;
+      case 1:
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << (random.Next() % 8)));
+        break;
+      case 2:
+        bytes.erase(at, count);
+        break;
+      case 3:
+        bytes.insert(at, bytes.substr(random.Next() % bytes.size(), count));
+        break;
+      case 4:
+        bytes.resize(at);
+        break;
+      case 5:
+        for (std::size_t k = at; k < std::min(at + count, bytes.size()); ++k) bytes[k] = 0;
+        break;
+      default:
+        for (std::size_t k = at; k < std::min(at + 4, bytes.size()); ++k) bytes[k] = static_cast<char>(0xFF);
     }
   }
   return bytes;
@@ -332,7 +345,8 @@ TEST_F(JournalDamageTest, MutatedSegmentGivesAnErrorOrAPrefixOfWhatWasWritten) {
     const auto read = ReadWhole(Mutate(good, used, random));
     ++(read ? prefixes : errors);
     if (!read) {
-      EXPECT_TRUE(read.error().kind == ErrorKind::corrupt || read.error().code == "journal_newer") << read.error().message;
+      EXPECT_TRUE(read.error().kind == ErrorKind::corrupt || read.error().code == "journal_newer")
+          << read.error().message;
       continue;
     }
     ExpectPrefix(*read, 0);

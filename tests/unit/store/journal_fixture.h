@@ -49,7 +49,8 @@ inline std::shared_ptr<Receipt> AnyReceipt(Random& random, std::size_t body_at_m
   receipt->verdict.verified = (dice & 16) != 0;
   receipt->received_at = Time(Duration(static_cast<std::int64_t>(random.Next() >> 12)));
   receipt->disposition = static_cast<Disposition>((dice >> 5) % 3);
-  for (std::uint64_t i = (dice >> 8) % 4; i > 0; --i) receipt->headers.push_back({AnyBytes(random, 9), AnyBytes(random, 30)});
+  for (std::uint64_t i = (dice >> 8) % 4; i > 0; --i)
+    receipt->headers.push_back({AnyBytes(random, 9), AnyBytes(random, 30)});
   receipt->body = AnyBytes(random, body_at_most);
   return receipt;
 }

@@ -57,7 +57,8 @@ TEST_F(JournalWorkTest, KeepsAnyBytesInEveryField) {
 TEST_F(JournalWorkTest, KeepsBodiesOfAnySize) {
   segment_bytes_ = 3 << 20;
   Open();
-  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 20, std::size_t{25} << 20, std::size_t{7}}) {
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, std::size_t{1} << 20, std::size_t{25} << 20, std::size_t{7}}) {
     std::string body(size, '\0');
     for (std::size_t i = 0; i < size; i += 97) body[i] = static_cast<char>(i * 31);
     Append({MakeReceipt("k" + std::to_string(size), body)});
@@ -95,7 +96,8 @@ TEST_F(JournalWorkTest, RollsExactlyWhenABatchDoesNotFit) {
 
 TEST_F(JournalWorkTest, ReadsOnFromAMarkAndOnlyWholeBatches) {
   Open();
-  for (int i = 0; i < 40; ++i) Append({MakeReceipt("a" + std::to_string(i), "1"), MakeReceipt("b", std::string(100, '2'))});
+  for (int i = 0; i < 40; ++i)
+    Append({MakeReceipt("a" + std::to_string(i), "1"), MakeReceipt("b", std::string(100, '2'))});
   Mark mark;
   EventId last = 0;
   while (true) {
@@ -119,7 +121,8 @@ TEST_F(JournalWorkTest, MarkBehindTheEndIsCorruptSinceTheIndexKnowsMoreThanTheJo
   Open();
   Append({MakeReceipt("a", "1")});
   const Mark end = journal_->end();
-  for (const Mark bad : {Mark{1, end.offset + 1, 1}, Mark{2, 0, 1}, Mark{0, 0, 0}, Mark{1, -1, 0}, Mark{1, 0, 1}, Mark{1, 130, 0}}) {
+  for (const Mark bad :
+       {Mark{1, end.offset + 1, 1}, Mark{2, 0, 1}, Mark{0, 0, 0}, Mark{1, -1, 0}, Mark{1, 0, 1}, Mark{1, 130, 0}}) {
     Mark mark = bad;
     const auto read = journal_->ReadFrom(mark, 1);
     ASSERT_FALSE(read) << bad.segment << " " << bad.offset;
@@ -131,9 +134,10 @@ TEST_F(JournalWorkTest, PlaceThatIsNoRecordIsCorrupt) {
   Open();
   Append({MakeReceipt("a", "1"), MakeReceipt("b", "2")});
   const Place good = places_[1];
-  for (const Place bad : {Place{0, 0, 0}, Place{2, 0, 1}, Place{1, good.position + 1, good.length}, Place{1, -1, good.length},
-                          Place{1, good.position, good.length - 1}, Place{1, good.position, good.length + 1},
-                          Place{1, places_[0].position, places_[0].length + good.length}, Place{1, good.position, -1}}) {
+  for (const Place bad :
+       {Place{0, 0, 0}, Place{2, 0, 1}, Place{1, good.position + 1, good.length}, Place{1, -1, good.length},
+        Place{1, good.position, good.length - 1}, Place{1, good.position, good.length + 1},
+        Place{1, places_[0].position, places_[0].length + good.length}, Place{1, good.position, -1}}) {
     const auto read = journal_->ReadAt(bad);
     ASSERT_FALSE(read) << bad.segment << " " << bad.position << " " << bad.length;
     EXPECT_EQ(read.error().kind, ErrorKind::corrupt);

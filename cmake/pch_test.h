@@ -1,0 +1,4 @@
+#include "pch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
