@@ -192,7 +192,7 @@ int Show(Context& context, const std::string& id_text) {
   Facts(page, *event, letter);
   Failure(page, *event, letter);
   Triage(page, letter);
-  Attempts(page, Items(*event, "attempts"));
+  Attempts(page, Items(*event, "timeline"));
   if (auto audit = context.api().Get(path + "/audit")) {
     if (auto records = ParseBody(*audit)) Acts(page, Items(*records));
   }

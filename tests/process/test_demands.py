@@ -66,11 +66,10 @@ class Demands(unittest.TestCase):
         unknown = office.stored(event("evt_unknown", kind="unknown.kind", subject="sub_unknown"))
         letter = office.wait_state(unknown, "dead")
         self.assertEqual((letter["class"], letter["attempts"], len(self.handler.calls_of("evt_unknown"))), ("permanent", 1, 1))
-        self.assertEqual(letter["message"], "unknown event kind")
+        self.assertIn("unknown event kind", letter["message"])
         letter = office.wait_state(slow, "dead")
         self.assertEqual((letter["class"], letter["attempts"], letter["code"]), ("exhausted", 6, "timeout"))
-        self.assertEqual(len(letter["attempt_list"] if "attempt_list" in letter else letter["attempts_list"] if "attempts_list" in letter
-                             else office.get(f"/v1/events/{slow}/attempts")["items"]), 6)
+        self.assertEqual([a["number"] for a in letter["timeline"]], [6, 5, 4, 3, 2, 1])
 
     def test_v4_park_replay_twice_one_effect_also_when_it_had_been_applied_before(self):
         office = self.office(target='retry = []')

@@ -211,7 +211,7 @@ TEST_F(Commands, ShowTellsTheWholeStoryOfHostileEvents) {
             R"({"id":7,"source":"stripe","key":"k\u001b[2J","kind":"invoice.paid","subject":"s","state":"dead",)"
             R"("class":"permanent","code":"http_400","message":"bad\nFAKE","live_attempts":1,"body_bytes":9,)"
             R"("received_at":"2026-11-30T00:00:00Z","fingerprint":"00112233aabbccdd",)"
-            R"("attempts":[{"number":2,"started_at":"2026-11-30T00:00:02Z","finished_at":"2026-11-30T00:00:02.25Z",)"
+            R"("timeline":[{"number":2,"started_at":"2026-11-30T00:00:02Z","finished_at":"2026-11-30T00:00:02.25Z",)"
             R"("outcome":"permanent","code":"http_400","message":"m2","http_status":400,"worker":"w"},)"
             R"({"number":1,"started_at":"2026-11-30T00:00:01Z","outcome":null,"worker":"w"}],)"
             R"("headers":[{"name":"Content-Type","value":"x\u202ey"}],)"

@@ -97,8 +97,8 @@ TEST(Table, ShortensTheWidestTextColumnToFit) {
     }
     EXPECT_NE(text.find("1234  held"), std::string::npos) << text;
   }
-  EXPECT_EQ(Sample().Render({.width = 46, .colour = false}).find("…"), std::string::npos);
-  EXPECT_NE(Sample().Render({.width = 44, .colour = false}).find("…"), std::string::npos);
+  EXPECT_EQ(Sample().Render({.width = 47, .colour = false}).find("…"), std::string::npos);
+  EXPECT_NE(Sample().Render({.width = 46, .colour = false}).find("…"), std::string::npos);
 }
 
 TEST(Table, NeverWrapsHoweverNarrow) {
@@ -112,7 +112,7 @@ TEST(Table, NeverWrapsHoweverNarrow) {
 TEST(Table, KeepsHostileTextInItsCell) {
   Table table({{"A", false, true}, {"B"}});
   table.Add({"x\nFORGED ROW\x1b[1A", "漢"});
-  EXPECT_EQ(table.Render({}), "A                        B\nx\\nFORGED ROW\\x1b[1A  漢\n");
+  EXPECT_EQ(table.Render({}), "A                     B\nx\\nFORGED ROW\\x1b[1A  漢\n");
 }
 
 TEST(Table, PaintsAfterMeasuring) {

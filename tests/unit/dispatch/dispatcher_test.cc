@@ -478,6 +478,7 @@ TEST_F(DispatcherTest, AnOverdueLeaseOfOursIsRenewedAndNotRescued) {
     (void)dispatcher->RunOnce(clock.Now());
   }
   queue.failing = false;
+  clock.Advance(seconds(1));
   Settle();
   EXPECT_EQ(queue.rows[id].state, State::running);
   EXPECT_EQ(queue.rows[id].run.crashes, 0);

@@ -1,6 +1,7 @@
 // A store and an HTTP client in memory, scripted by the tests of the dispatcher.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>

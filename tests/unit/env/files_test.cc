@@ -1,9 +1,8 @@
 // The real file system and the one in memory keep the same contract.
 #include "env/files.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

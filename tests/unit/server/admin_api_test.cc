@@ -271,8 +271,8 @@ TEST_F(AdminApiTest, ALetterIsShownWholeWithoutItsSecrets) {
   EXPECT_EQ(event.at("received_at").as_string(), "1970-01-01T00:00:00Z");
   EXPECT_TRUE(event.at("parked_at").is_null());
   EXPECT_EQ(event.at("verdict").at("secret_id").as_string(), "secrets[0]");
-  EXPECT_EQ(event.at("attempts").as_array().size(), 2U);
-  EXPECT_EQ(event.at("attempts").at(0).at("outcome").as_string(), "retryable");
+  EXPECT_EQ(event.at("timeline").as_array().size(), 2U);
+  EXPECT_EQ(event.at("timeline").at(0).at("outcome").as_string(), "retryable");
   EXPECT_EQ(event.at("headers").at(7).at("value").as_string(), "shown");
   EXPECT_EQ(json::parse(Get("/v1/dead-letters").body).at("items").at(0).at("attempts").as_int64(), 6);
   EXPECT_EQ(Get("/v1/events/8").status, 404);

@@ -88,6 +88,7 @@ class JournalTest : public testing::Test {
     return Journal::Open(*files_, clock_, crash_points_, {"j", segment_bytes_, false});
   }
   Result<void> TryAppend(const Receipts& receipts) {
+    if (journal_ == nullptr) return Fail(ErrorKind::unavailable, "closed", "the journal did not open");
     auto done = journal_->Append(receipts, places_, digests_);
     if (done) written_.insert(written_.end(), receipts.begin(), receipts.end());
     return done;
@@ -99,6 +100,7 @@ class JournalTest : public testing::Test {
     ASSERT_EQ(digests_.size(), receipts.size());
   }
   Result<std::vector<JournalRecord>> ReadAll(std::size_t at_once = 1) {
+    if (journal_ == nullptr) return Fail(ErrorKind::unavailable, "closed", "the journal did not open");
     std::vector<JournalRecord> all;
     Mark mark;
     while (true) {
@@ -110,6 +112,7 @@ class JournalTest : public testing::Test {
   }
   /// Reading from the start gives exactly what was written, and so does each place.
   void ExpectAllThere() {
+    ASSERT_NE(journal_, nullptr) << "it did not open";
     const auto all = ReadAll();
     ASSERT_TRUE(all) << all.error().message;
     ASSERT_EQ(all->size(), written_.size());
