@@ -50,7 +50,7 @@ class OfficeImpl final : public Office {
 
   Result<void> OpenStore() {
     store::EmbeddedOptions options;
-    options.database = config_.store.url.substr(std::string_view("sqlite:").size());
+    options.database = DatabasePath(config_);
     options.hot_bytes = config_.store.hot_bytes;
     options.holds_lane = [this](const std::string& source) { return HoldsLane(source); };
     options.same_event = [this](const std::string& source, std::string_view first, std::string_view second) {
@@ -99,6 +99,7 @@ class OfficeImpl final : public Office {
     housekeeping_loop_.Stop();
     dispatch_loop_.Stop();
     if (dispatcher_ && started_) dispatcher_->Drain(kHandlerGrace);
+    if (http_) http_->Stop();  // its callbacks read what is destroyed after it
     if (store_) store_->Close();
   }
 
@@ -238,6 +239,10 @@ class OfficeImpl final : public Office {
 };
 
 }  // namespace
+
+std::string DatabasePath(const Config& config) {
+  return config.store.url.substr(std::string_view("sqlite:").size());
+}
 
 Result<std::unique_ptr<Office>> Office::Open(OfficeOptions options) {
   if (const auto valid = options.config.Validate(); !valid) return std::unexpected(valid.error());

@@ -17,6 +17,9 @@ struct OfficeOptions {
   bool listen = true;           // false: no HTTP edge
 };
 
+/// The database's path in store.url.
+[[nodiscard]] std::string DatabasePath(const Config& config);
+
 class Office : public Service {
  public:
   static Result<std::unique_ptr<Office>> Open(OfficeOptions options);

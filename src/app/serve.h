@@ -1,4 +1,4 @@
-// `dlo serve` and `dlo config check`.
+// `dlo serve`, `dlo config check` and `dlo verify`.
 #pragma once
 
 #include <functional>
@@ -7,6 +7,7 @@
 
 #include "app/config_file.h"
 #include "dlo/time.h"
+#include "env/files.h"
 
 namespace dlo::app {
 
@@ -16,5 +17,9 @@ int Serve(const std::string& config_path, const Environment& environment, const 
 
 /// Prints what is wrong, all of it, or a summary. Returns 0 or 1.
 int CheckConfig(const std::string& config_path, const Environment& environment, std::ostream& out);
+
+/// Reads the journal of the configured store, takes no lock and changes nothing; prints a report that names each
+/// damaged place. Returns 0 when all of it is sound, 1 otherwise.
+int Verify(const std::string& config_path, bool json, const Environment& environment, Files& files, std::ostream& out);
 
 }  // namespace dlo::app

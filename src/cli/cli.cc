@@ -40,6 +40,7 @@ int ReportParseError(const CLI::App& app, const Context& context, const CLI::Par
 int RunCli(int argc, const char* const* argv, const CliDeps& deps) {
   CLI::App app{kAbout, "dlo"};
   Context context(deps);
+  if (argc > 0 && std::string_view(argv[0]).find('/') != std::string_view::npos) context.program = argv[0];
   app.footer(kFooter);
   app.set_version_flag("--version", "dlo " DLO_VERSION);
   app.require_subcommand(1);

@@ -22,6 +22,7 @@ struct Context {
   explicit Context(const CliDeps& d) : deps(d) {}
 
   const CliDeps& deps;
+  std::string program = "dlo";  // as it can be typed again
   std::string server_option, token_option;
   bool json = false;
   std::function<int()> run;

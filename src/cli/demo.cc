@@ -121,14 +121,14 @@ std::string Suggest(Context& context, const Options& options) {
   }
   std::string out = "\nThree things to try:\n";
   if (curable) {
-    out += fmt::format("  dlo show {}\n", Text(*curable, "sample_id"));
+    out += fmt::format("  {} show {}\n", context.program, Text(*curable, "sample_id"));
     out += fmt::format(
-        "  curl -X POST {}/fix && dlo replay --fingerprint {}    # the handler learns the currency; replay\n",
-        options.handler, ShellWord(Text(*curable, "value")));
+        "  curl -X POST {}/fix && {} replay --fingerprint {}    # the handler learns the currency; replay\n",
+        options.handler, context.program, ShellWord(Text(*curable, "value")));
   }
   if (unknown) {
-    out += fmt::format("  dlo resolve {} --code unsupported_kind --reason 'nothing of ours depends on it'\n",
-                       Text(*unknown, "sample_id"));
+    out += fmt::format("  {} resolve {} --code unsupported_kind --reason 'nothing of ours depends on it'\n",
+                       context.program, Text(*unknown, "sample_id"));
   }
   return curable || unknown ? EscapeBlock(out) : std::string();
 }

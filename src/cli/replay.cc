@@ -287,7 +287,9 @@ int Drain(Context& context, const DrainOptions& options) {
     context.PrintJson(*answer);
   } else if (running) {
     std::string id = Text(*stats, Field(*stats, "id") ? "id" : "replay_id");
-    context.Print(fmt::format("not finished after {}; it goes on in the server: dlo replays {}\n", options.wait, id));
+    context.Print(fmt::format(
+        "not finished after {}; it goes on in the server: dlo replays {} (dlo stats tells if a breaker is open)\n",
+        options.wait, id));
   } else {
     context.Print(fmt::format("committed {}, requeued {}, parked {}\n", Number(*stats, "committed"),
                               Number(*stats, "requeued"), Number(*stats, "parked")));

@@ -1,4 +1,5 @@
-// `dlo serve` and `dlo config check`: the only commands that are not calls to a server; the app does their work.
+// `dlo serve`, `dlo config check` and `dlo verify`: the only commands that are not calls to a server; the app does
+// their work.
 #include <string>
 
 #include "cli/context.h"
@@ -9,6 +10,7 @@ void AddServeCommands(CLI::App& app, Context& context) {
   struct Options {
     ServeOptions serve{.config = "dlo.toml"};
     std::string check = "dlo.toml";
+    std::string verify = "dlo.toml";
   };
   auto options = std::make_shared<Options>();
   CLI::App* serve =
@@ -24,6 +26,14 @@ void AddServeCommands(CLI::App& app, Context& context) {
   check->add_flag("--json", context.json, "Errors as JSON on stderr");
   check->callback(
       [&context, options] { context.run = [&context, options] { return context.deps.config_check(options->check); }; });
+
+  CLI::App* verify = app.add_subcommand(
+      "verify", "Read the whole journal and name what is damaged; changes nothing, also beside a running server");
+  verify->add_option("--config,-c", options->verify, "Configuration file of the store")->capture_default_str();
+  verify->add_flag("--json", context.json, "The report as JSON");
+  verify->callback([&context, options] {
+    context.run = [&context, options] { return context.deps.verify(options->verify, context.json); };
+  });
 }
 
 }  // namespace dlo::cli

@@ -11,7 +11,7 @@ namespace dlo::dispatch {
 namespace {
 
 constexpr std::size_t kCodeBytes = 100;
-constexpr std::size_t kNameBytes = 200;       // handler version, effect
+constexpr std::size_t kNameBytes = 200;   // handler version, effect
 constexpr std::size_t kTextBytes = 4096;  // message, detail
 
 void Clean(std::string& text, std::size_t max_bytes, bool one_line) {

@@ -22,7 +22,7 @@ class EmbeddedRecoveryTest : public StoreTest {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Each, EmbeddedRecoveryTest, testing::ValuesIn(Factories()),
-                         [](const testing::TestParamInfo<StoreFactory>& info) { return info.param.name; });
+                         [](const testing::TestParamInfo<StoreFactory>& each) { return each.param.name; });
 
 TEST_P(EmbeddedRecoveryTest, ALostIndexIsRebuiltFromTheJournal) {
   Receipt test_event = MakeReceipt("t");

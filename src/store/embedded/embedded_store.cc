@@ -202,8 +202,9 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
   if (!lock) return std::unexpected(std::move(lock.error()));
   lock_ = std::move(*lock);
 
-  Result<std::unique_ptr<Journal>> journal = Journal::Open(
-      files_, clock_, crash_points, {.folder = folder + "/journal", .segment_bytes = options_.segment_bytes});
+  Result<std::unique_ptr<Journal>> journal =
+      Journal::Open(files_, clock_, crash_points,
+                    {.folder = JournalFolder(options_.database), .segment_bytes = options_.segment_bytes});
   if (!journal) return std::unexpected(std::move(journal.error()));
   journal_ = std::move(*journal);
 
@@ -306,6 +307,11 @@ Result<void> EmbeddedStore::Ready() {
 }
 
 }  // namespace
+
+std::string JournalFolder(const std::string& database) {
+  const std::filesystem::path parent = std::filesystem::path(database).parent_path();
+  return (parent.empty() ? std::string(".") : parent.string()) + "/journal";
+}
 
 Result<std::unique_ptr<Store>> OpenEmbedded(EmbeddedOptions options, Files& files, Clock& clock,
                                             CrashPoints& crash_points, Metrics& metrics) {

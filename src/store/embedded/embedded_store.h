@@ -33,6 +33,9 @@ struct EmbeddedOptions {
   std::function<std::int64_t(std::string_view)> key_digest;
 };
 
+/// Where the journal of a database is: the folder "journal" beside it.
+[[nodiscard]] std::string JournalFolder(const std::string& database);
+
 /// Recovers first: cuts a torn tail, resumes the index from its mark, rebuilds a lost index from the journal (states
 /// are then `waiting` again; logged as a warning before it starts). Errors: conflict "locked" (another process),
 /// corrupt, invalid "schema_newer", "schema_changed" (a migration's checksum differs) or "constraint_missing".

@@ -91,6 +91,7 @@ struct Runner {
               checked = path;
               return 1;
             },
+        .verify = [](const std::string&, bool) { return 0; },
         .environment = [&](const std::string& name) -> std::optional<std::string> {
           auto found = environment.find(name);
           return found == environment.end() ? std::nullopt : std::optional(found->second);

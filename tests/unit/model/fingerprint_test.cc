@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 namespace dlo {
 namespace {
 
@@ -76,11 +74,10 @@ TEST(NormaliseMessage, KeepsAtMost200BytesAndCutsAtACharacter) {
 }
 
 TEST(NormaliseMessage, ReadsOnlyTheStartOfAHugeMessage) {
-  const std::string huge = "timeout after 30 s " + std::string(std::size_t{10} << 20, '\x80');
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(NormaliseMessage(huge).starts_with("timeout after * s"));
-  // Reading all of it a hundred times would take seconds.
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  // Spaces collapse, so that only a message that is read to its end could show the last word.
+  const std::string huge = "timeout after 30 s" + std::string(std::size_t{10} << 20, ' ') + "end";
+  EXPECT_EQ(NormaliseMessage(huge), "timeout after * s");
+  EXPECT_EQ(NormaliseMessage("timeout after 30 s" + std::string(1'000, ' ') + "end"), "timeout after * s end");
 }
 
 TEST(NormaliseMessage, TakesEveryPairOfBytes) {

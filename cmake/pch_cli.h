@@ -1,0 +1,3 @@
+#include "pch.h"
+
+#include <CLI/CLI.hpp>
