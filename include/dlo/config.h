@@ -20,8 +20,8 @@ struct Secret {
   std::string value;
 };
 
-/// The generic HMAC scheme: header(s) -> {timestamp?, signatures[]}; template -> signed bytes; hash; encoding; key form.
-/// Almost every provider is an instance of it (docs/operating.md lists settings for the common ones).
+/// The generic HMAC scheme: header(s) -> {timestamp?, signatures[]}; template -> signed bytes; hash; encoding; key
+/// form. Almost every provider is an instance of it (docs/operating.md lists settings for the common ones).
 struct HmacSettings {
   std::string signature_header;            // "X-Signature"
   std::string signature_format = "plain";  // "plain": the whole value is one signature, after `prefix`;
@@ -44,8 +44,8 @@ struct HmacSettings {
 enum class OnPark : unsigned char { release, hold };
 
 struct SourceConfig {
-  std::string name;  // [a-z0-9][a-z0-9_-]{0,63}: POST /in/{name}
-  std::string scheme;  // stripe | standard-webhooks | github | hmac | none; "none" must be spelled out
+  std::string name;             // [a-z0-9][a-z0-9_-]{0,63}: POST /in/{name}
+  std::string scheme;           // stripe | standard-webhooks | github | hmac | none; "none" must be spelled out
   std::vector<Secret> secrets;  // every secret is tried against every signature
   HmacSettings hmac;            // scheme = "hmac" only
   std::string target;
@@ -55,12 +55,12 @@ struct SourceConfig {
   // JSON pointers that the sender changes per delivery; they do not make a conflict. Unset = the scheme's default.
   std::optional<std::vector<std::string>> volatile_fields;
   bool require_live = false;  // TOML `livemode = true`: test-mode events are resolved as test_event at once
-  Duration tolerance_past = std::chrono::seconds(300);   // 0 = no age check
+  Duration tolerance_past = std::chrono::seconds(300);  // 0 = no age check
   Duration tolerance_future = std::chrono::seconds(300);
   std::size_t max_body = std::size_t{1} << 20;  // bytes; ceiling 32 MiB
   OnPark on_park = OnPark::release;
-  std::int64_t hold_max_events = 10'000;             // more than this behind one parked event: alarm and release
-  Duration hold_max_age = std::chrono::hours(24);    // likewise for its age
+  std::int64_t hold_max_events = 10'000;           // more than this behind one parked event: alarm and release
+  Duration hold_max_age = std::chrono::hours(24);  // likewise for its age
   Duration notify_within = std::chrono::hours(24);
 };
 
@@ -69,20 +69,20 @@ enum class TargetType : unsigned char { http, in_process };
 struct TargetConfig {
   std::string name;
   TargetType type = TargetType::http;
-  std::string url;     // http
-  Handler handler;     // in_process
-  bool allow_private = false;  // loopback and private addresses; metadata addresses stay refused
-  Duration timeout = std::chrono::seconds(30);         // total, headers and body
+  std::string url;                              // http
+  Handler handler;                              // in_process
+  bool allow_private = false;                   // loopback and private addresses; metadata addresses stay refused
+  Duration timeout = std::chrono::seconds(30);  // total, headers and body
   Duration connect_timeout = std::chrono::seconds(3);
   int concurrency = 8;  // 1..256
   std::vector<Duration> retry = {std::chrono::seconds(5), std::chrono::seconds(30), std::chrono::seconds(120),
                                  std::chrono::seconds(600), std::chrono::seconds(1800)};  // 1 first try + these
-  double jitter = 0.5;  // each wait is drawn from [1-jitter, 1+jitter] times its value
+  double jitter = 0.5;         // each wait is drawn from [1-jitter, 1+jitter] times its value
   std::string signing_secret;  // "whsec_..." of Standard Webhooks, signs what we send; empty = not signed
 };
 
 struct StoreConfig {
-  std::string url = "sqlite:data/dlo.db";  // a folder beside it holds the journal: data/journal
+  std::string url = "sqlite:data/dlo.db";         // a folder beside it holds the journal: data/journal
   std::size_t hot_bytes = std::size_t{64} << 20;  // bodies kept in memory from receipt to dispatch
 };
 

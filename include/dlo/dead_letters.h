@@ -26,7 +26,7 @@ struct Page {
 };
 
 struct HoldRequest {
-  std::string link;   // to the issue that must be fixed; mandatory
+  std::string link;  // to the issue that must be fixed; mandatory
   std::string owner;
   std::optional<Time> until;
   std::string wake_on_handler;
@@ -58,13 +58,13 @@ struct ReplayProgress {
   std::string kind;   // replay | drain
   Time created_at{};
   std::string actor, reason, filter;  // filter as JSON
-  std::int64_t count = 0;       // frozen at creation
-  std::int64_t requeued = 0;    // handed to the dispatcher so far
-  std::int64_t skipped = 0;     // state changed, poison, or in another replay
-  std::int64_t committed = 0;   // effect applied, or seen to be applied
-  std::int64_t dead_again = 0;  // back in the dead letters
-  std::int64_t parked = 0;      // of dead_again: no longer class exhausted
-  std::int64_t remaining = 0;   // not yet final
+  std::int64_t count = 0;             // frozen at creation
+  std::int64_t requeued = 0;          // handed to the dispatcher so far
+  std::int64_t skipped = 0;           // state changed, poison, or in another replay
+  std::int64_t committed = 0;         // effect applied, or seen to be applied
+  std::int64_t dead_again = 0;        // back in the dead letters
+  std::int64_t parked = 0;            // of dead_again: no longer class exhausted
+  std::int64_t remaining = 0;         // not yet final
   std::string digest;
 };
 
@@ -104,14 +104,20 @@ class DeadLetters {
   virtual Result<Letter> Resolve(EventId id, ResolveCode code, const Actor& actor) = 0;
   virtual Result<Letter> Reopen(EventId id, const Actor& actor) = 0;
 
-  Page ListOrThrow(const Filter& f, int limit = 50, const std::string& cursor = {}) { return OrThrow(List(f, limit, cursor)); }
+  Page ListOrThrow(const Filter& f, int limit = 50, const std::string& cursor = {}) {
+    return OrThrow(List(f, limit, cursor));
+  }
   std::int64_t CountOrThrow(const Filter& f) { return OrThrow(Count(f)); }
-  std::vector<Group> GroupsOrThrow(const Filter& f, const std::string& by = "fingerprint") { return OrThrow(Groups(f, by)); }
+  std::vector<Group> GroupsOrThrow(const Filter& f, const std::string& by = "fingerprint") {
+    return OrThrow(Groups(f, by));
+  }
   LetterDetail ShowOrThrow(EventId id) { return OrThrow(Show(id)); }
   std::string PayloadOrThrow(EventId id) { return OrThrow(Payload(id)); }
   std::vector<AuditRecord> AuditOfOrThrow(EventId id) { return OrThrow(AuditOf(id)); }
   Letter RequeueOrThrow(EventId id, const Actor& a) { return OrThrow(Requeue(id, a)); }
-  ReplayPlan RequeueWhereOrThrow(const Filter& f, const ReplayOptions& o, const Actor& a) { return OrThrow(RequeueWhere(f, o, a)); }
+  ReplayPlan RequeueWhereOrThrow(const Filter& f, const ReplayOptions& o, const Actor& a) {
+    return OrThrow(RequeueWhere(f, o, a));
+  }
   ReplayProgress ReplayOrThrow(std::int64_t id) { return OrThrow(Replay(id)); }
   std::vector<ReplayProgress> ReplaysOrThrow(int limit = 50) { return OrThrow(Replays(limit)); }
   DrainStats DrainOrThrow(const std::string& s, Duration wait, const Actor& a) { return OrThrow(Drain(s, wait, a)); }

@@ -23,9 +23,9 @@ struct Header {
 
 /// How a delivery was judged at receipt; trusted ever after (freshness is never judged again).
 struct Verdict {
-  bool verified = false;    // false only for sources with scheme "none" or events put in by the embedding program
-  std::string scheme;       // "stripe", "standard-webhooks", ...
-  std::string secret_id;    // which configured secret matched: "secrets[0]"; never the secret
+  bool verified = false;          // false only for sources with scheme "none" or events put in by the embedding program
+  std::string scheme;             // "stripe", "standard-webhooks", ...
+  std::string secret_id;          // which configured secret matched: "secrets[0]"; never the secret
   std::optional<Time> signed_at;  // the sender's signed timestamp, where the scheme has one
 };
 
@@ -59,8 +59,8 @@ struct Delivery {
   std::shared_ptr<const Receipt> receipt;
   int attempt = 1;  // rises for ever, over replays too
   bool replay = false;
-  std::int64_t replay_id = 0;  // 0 unless replay
-  Duration age{};              // now - received_at
+  std::int64_t replay_id = 0;           // 0 unless replay
+  Duration age{};                       // now - received_at
   bool suppress_notifications = false;  // older than the source's notify_within: send no mails about it
 
   /// The key under which the effect must happen once: "<source>:<key>".

@@ -44,28 +44,28 @@ struct Letter {
   std::int64_t body_bytes = 0;
   State state = State::waiting;
   FailureClass failure_class = FailureClass::none;
-  int attempts = 0;        // live tries; tries of replays are not in it
-  int tries = 0;           // tries in the current dispatch (live, or the current replay); the retry budget reads this one
-  int attempt_number = 0;  // number of the newest attempt row; rises for ever
-  int crashes = 0;         // tries in the current dispatch whose worker died
-  int replays = 0;         // replays begun
-  int replays_failed = 0;  // replays that ended dead again; the poison cap reads this one alone
-  std::int64_t replay_id = 0;  // current or last replay
-  std::optional<Time> due_at;            // waiting
-  std::optional<Time> lease_until;       // running
-  std::optional<Time> first_failed_at;   // never changed once set
+  int attempts = 0;  // live tries; tries of replays are not in it
+  int tries = 0;     // tries in the current dispatch (live, or the current replay); the retry budget reads this one
+  int attempt_number = 0;               // number of the newest attempt row; rises for ever
+  int crashes = 0;                      // tries in the current dispatch whose worker died
+  int replays = 0;                      // replays begun
+  int replays_failed = 0;               // replays that ended dead again; the poison cap reads this one alone
+  std::int64_t replay_id = 0;           // current or last replay
+  std::optional<Time> due_at;           // waiting
+  std::optional<Time> lease_until;      // running
+  std::optional<Time> first_failed_at;  // never changed once set
   std::optional<Time> last_failed_at;
   std::optional<Time> parked_at;
   std::optional<Time> finished_at;
-  std::string code, message;  // of the newest failure
-  std::string fingerprint;    // 16 hex digits; empty while it never failed
-  std::string handler_version;  // that judged last
-  EventId conflict_of = 0;      // class conflict: the first receipt of this key
+  std::string code, message;                           // of the newest failure
+  std::string fingerprint;                             // 16 hex digits; empty while it never failed
+  std::string handler_version;                         // that judged last
+  EventId conflict_of = 0;                             // class conflict: the first receipt of this key
   std::string hold_link, hold_owner, wake_on_handler;  // held
   std::optional<Time> hold_until;
   std::optional<ResolveCode> resolve_code;  // resolved
   std::string resolve_reason;
-  bool behind = false;  // waiting behind an earlier event of its subject
+  bool behind = false;             // waiting behind an earlier event of its subject
   std::int64_t events_behind = 0;  // set by Show and List for letters that hold their subject: how many wait behind
 };
 
@@ -89,8 +89,8 @@ struct LetterDetail {
   Letter letter;
   std::string detail;  // of the newest failure
   Verdict verdict;
-  std::string body_sha256;  // hex
-  std::vector<Header> headers;  // secrets redacted by the server, not here
+  std::string body_sha256;        // hex
+  std::vector<Header> headers;    // secrets redacted by the server, not here
   std::vector<Attempt> attempts;  // newest first
 };
 
@@ -108,8 +108,8 @@ struct AuditRecord {
 struct Group {
   std::string value;  // the fingerprint, type, account, source or class
   std::int64_t count = 0;
-  Time first_seen{}, last_seen{};  // by parked_at
-  EventId sample_id = 0;           // newest
+  Time first_seen{}, last_seen{};                  // by parked_at
+  EventId sample_id = 0;                           // newest
   std::string failure_class, code, kind, message;  // of the sample
 };
 

@@ -22,15 +22,17 @@ enum class OutcomeKind : unsigned char {
 
 struct Outcome {
   OutcomeKind kind = OutcomeKind::applied;
-  std::string code;             // short, stable: "http_500", "timeout", "schema_mismatch"
-  std::string message;          // one line for people, at most 4 KiB kept
-  std::string detail;           // response body or stack trace, at most 4 KiB kept
-  std::string handler_version;  // who judged; "permanent" means permanent for this version
-  std::string effect;           // the handler's own receipt of what it did (row version, ledger id)
+  std::string code;                     // short, stable: "http_500", "timeout", "schema_mismatch"
+  std::string message;                  // one line for people, at most 4 KiB kept
+  std::string detail;                   // response body or stack trace, at most 4 KiB kept
+  std::string handler_version;          // who judged; "permanent" means permanent for this version
+  std::string effect;                   // the handler's own receipt of what it did (row version, ledger id)
   std::optional<Duration> retry_after;  // a floor for the next wait, capped at 1 h
   int http_status = 0;                  // 0 = none
 
-  static Outcome Applied(std::string effect = {}) { return Make(OutcomeKind::applied, "applied", {}, std::move(effect)); }
+  static Outcome Applied(std::string effect = {}) {
+    return Make(OutcomeKind::applied, "applied", {}, std::move(effect));
+  }
   static Outcome AlreadyApplied(std::string effect = {}) {
     return Make(OutcomeKind::already_applied, "already_applied", {}, std::move(effect));
   }

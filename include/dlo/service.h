@@ -15,7 +15,7 @@ enum class AcceptStatus : unsigned char { stored, duplicate, conflict };
 
 struct Accepted {
   AcceptStatus status = AcceptStatus::stored;
-  EventId id = 0;       // of this event; for a duplicate, of the first receipt
+  EventId id = 0;        // of this event; for a duplicate, of the first receipt
   EventId first_id = 0;  // conflict only: the first receipt of the key
 };
 
@@ -33,7 +33,8 @@ class Service {
 
   /// As `POST /in/{source}` does: verifies, extracts, stores durably; returns after the commit.
   /// Errors: not_found (no such source), forbidden (signature; the message names the reason), too_large, unavailable.
-  virtual Result<std::vector<Accepted>> Receive(const std::string& source, std::vector<Header> headers, std::string body) = 0;
+  virtual Result<std::vector<Accepted>> Receive(const std::string& source, std::vector<Header> headers,
+                                                std::string body) = 0;
 
   virtual DeadLetters& dead_letters() = 0;
 };

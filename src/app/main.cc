@@ -26,7 +26,7 @@ void InstallSignals() {
   if (pipe(stop_pipe) != 0) std::abort();
   struct sigaction action = {};
   action.sa_handler = OnStopSignal;
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // no SA_RESTART: Ctrl-C must end a prompt
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);

@@ -95,6 +95,7 @@ class OfficeImpl final : public Office {
     if (stopped_) return;
     stopped_ = true;
     if (health_) health_->SetDraining();
+    if (desk_) desk_->StopWaiting();  // a drain that waits would keep its connection
     if (server_) server_->Stop(kEdgeGrace);
     housekeeping_loop_.Stop();
     dispatch_loop_.Stop();

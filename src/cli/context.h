@@ -33,6 +33,8 @@ struct Context {
   ApiClient& api();
 
   [[nodiscard]] Style OutStyle() const;
+  /// On a terminal where tables do better with fewer columns.
+  [[nodiscard]] bool Narrow() const { return deps.terminal.out && deps.terminal.columns < 110; }
   /// To stdout, which carries only what was asked for.
   void Print(std::string_view text) const;
   /// A line to stderr: hints, warnings, progress.

@@ -46,6 +46,9 @@ Sample NextSample(SampleMaker& maker, const std::vector<Customer>& customers, in
   } else if (i % 20 == 7) {
     customer.id = DeletedCustomers()[maker.Pick(DeletedCustomers().size())];
     kind = "customer.subscription.updated";
+  } else if (i == 3 || i == 13 || i == 23) {
+    customer.id = LockedCustomer();
+    kind = "invoice.payment_failed";
   } else if (i % 33 == 11) {
     kind = kinds.back();
   }

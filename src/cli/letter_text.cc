@@ -7,30 +7,25 @@
 
 namespace dlo::cli {
 
-Table LetterTable() {
-  return Table({{"ID", true},
-                {"AGE", true},
-                {"STATE"},
-                {"CLASS"},
-                {"SOURCE", false, true},
-                {"KIND", false, true},
-                {"SUBJECT", false, true},
-                {"TRIES", true},
-                {"FAILURE", false, true}});
+Table LetterTable(const Context& context) {
+  std::vector<Column> columns = {{"ID", true}, {"AGE", true}, {"STATE"}, {"CLASS"}, {"SOURCE", false, true}};
+  columns.push_back({"KIND", false, true, 2});
+  if (!context.Narrow()) columns.push_back({"SUBJECT", false, true});
+  columns.push_back({"TRIES", true});
+  columns.push_back({"FAILURE", false, true, 3});
+  return Table(std::move(columns));
 }
 
 void AddLetter(Table& table, const boost::json::value& letter, const Context& context) {
-  std::string state = Text(letter, "state");
+  std::string state = Text(letter, "state"), failure_class = Text(letter, "class");
   std::optional<Time> parked = When(letter, "parked_at");
-  table.Add({Text(letter, "id"),
-             context.Ago(parked ? parked : When(letter, "received_at")),
-             {state, StateColour(state)},
-             Text(letter, "class") == "none" ? "" : Text(letter, "class"),
-             Text(letter, "source"),
-             Text(letter, "kind"),
-             Text(letter, "subject"),
-             Text(letter, "attempt_number"),
-             FailureText(letter)});
+  std::vector<Cell> row = {Text(letter, "id"),          context.Ago(parked ? parked : When(letter, "received_at")),
+                           {state, StateColour(state)}, failure_class == "none" ? "" : failure_class,
+                           Text(letter, "source"),      Text(letter, "kind")};
+  if (!context.Narrow()) row.push_back(Text(letter, "subject"));
+  row.push_back(Text(letter, "attempt_number"));
+  row.push_back(context.Narrow() ? BriefFailure(letter) : FailureText(letter));
+  table.Add(std::move(row));
 }
 
 std::string StateText(const boost::json::value& letter) {
@@ -49,6 +44,11 @@ std::string FailureText(const boost::json::value& letter) {
   std::string code = Text(letter, "code"), message = Text(letter, "message");
   if (code.empty() || message.empty()) return code + message;
   return code + ": " + message;
+}
+
+std::string BriefFailure(const boost::json::value& letter) {
+  std::string message = Text(letter, "message");
+  return message.empty() ? Text(letter, "code") : message;
 }
 
 std::string NextSteps(const boost::json::value& letter) {

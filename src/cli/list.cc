@@ -37,7 +37,7 @@ int List(Context& context, ListOptions& options) {
   if (context.json) return context.PrintJson(*answer), kDone;
   auto body = ParseBody(*answer);
   if (!body) return context.Report(body.error());
-  Table table = LetterTable();
+  Table table = LetterTable(context);
   for (const auto& letter : Items(*body)) AddLetter(table, letter, context);
   if (table.empty()) {
     context.Note(options.filter.Empty() ? "No dead letters." : "No dead letters match.");
@@ -77,18 +77,21 @@ int Groups(Context& context, GroupOptions& options) {
   if (!body) return context.Report(body.error());
   std::string by = options.by == "type" ? "KIND" : options.by;
   for (char& c : by) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  bool own_class = options.by != "class", own_kind = options.by != "type";
+  bool own_class = options.by != "class", own_kind = options.by != "type", narrow = context.Narrow();
   std::vector<Column> columns = {{"COUNT", true}, {by, false, options.by == "account"}};
   if (own_class) columns.push_back({"CLASS"});
-  if (own_kind) columns.push_back({"KIND", false, true});
-  columns.insert(columns.end(), {{"FIRST", true}, {"LAST", true}, {"SAMPLE", true}, {"MESSAGE", false, true}});
+  if (own_kind) columns.push_back({"KIND", false, true, 2});
+  if (!narrow) columns.push_back({"FIRST", true});
+  columns.insert(columns.end(), {{"LAST", true}, {"SAMPLE", true}, {"MESSAGE", false, true, 3}});
   Table table(columns);
   for (const auto& group : Items(*body)) {
     std::vector<Cell> row = {Text(group, "count"), Text(group, "value")};
     if (own_class) row.push_back(Text(group, "class"));
     if (own_kind) row.push_back(Text(group, "kind"));
-    row.insert(row.end(), {context.Ago(When(group, "first_seen")), context.Ago(When(group, "last_seen")),
-                           Text(group, "sample_id"), FailureText(group)});
+    if (!narrow) row.push_back(context.Ago(When(group, "first_seen")));
+    row.push_back(context.Ago(When(group, "last_seen")));
+    row.push_back(Text(group, "sample_id"));
+    row.push_back(narrow ? BriefFailure(group) : FailureText(group));
     table.Add(std::move(row));
   }
   if (table.empty()) return context.Note("No dead letters match."), kDone;

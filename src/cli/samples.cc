@@ -232,6 +232,9 @@ object Data(std::string_view kind, const Facts& f) {
 std::span<const std::string_view> DeletedCustomers() {
   return kDeleted;
 }
+std::string_view LockedCustomer() {
+  return "cus_QmLocked3hRt8";
+}
 std::span<const std::string_view> SampleKinds() {
   return kKinds;
 }

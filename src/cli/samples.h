@@ -28,7 +28,9 @@ struct Customer {
 
 /// Customers that the sample handler knows to be deleted.
 [[nodiscard]] std::span<const std::string_view> DeletedCustomers();
-/// Kinds that MakeSample knows; the last is one that no handler of the demo expects.
+/// A customer whose account the handler's ledger has locked for longer than the demo's short retry budget.
+[[nodiscard]] std::string_view LockedCustomer();
+/// Kinds that Make knows; the last is one that no handler of the demo expects.
 [[nodiscard]] std::span<const std::string_view> SampleKinds();
 
 /// Not thread-safe.

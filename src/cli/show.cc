@@ -78,7 +78,7 @@ void Failure(Page& page, const value& event, const value& letter) {
   page.Moment("Parked", When(letter, "parked_at"));
   page.Fact("Fingerprint", Text(letter, "fingerprint"));
   page.Fact("Judged by", Text(letter, "handler_version"));
-  page.Fact("Live tries", Text(event, "live_attempts"));
+  page.Fact("Live tries", Text(event, "attempts"));
   if (Number(letter, "replays") > 0) {
     page.Fact("Replays",
               fmt::format("{}, of which {} failed", Text(letter, "replays"), Text(letter, "replays_failed")));
@@ -120,7 +120,7 @@ void Attempts(Page& page, const boost::json::array& attempts) {
                {"STATUS", true},
                {"BY", false, true},
                {"HANDLER", false, true},
-               {"WHAT", false, true}});
+               {"WHAT", false, true, 3}});
   for (const value& attempt : attempts) {
     std::string outcome = Text(attempt, "outcome");
     std::string shown = outcome.empty() ? "no answer" : outcome;

@@ -35,10 +35,10 @@ std::vector<int> Table::Widths(const Style& style) const {
   if (style.width <= 0) return widths;
   int total = std::accumulate(widths.begin(), widths.end(), kGap * (static_cast<int>(widths.size()) - 1));
   for (; total > style.width; --total) {
-    std::size_t widest = widths.size();
+    std::size_t widest = widths.size();  // for its weight
     for (std::size_t i = 0; i < widths.size(); ++i) {
-      int least = std::max(kNarrowest, DisplayWidth(columns_[i].title));
-      if (columns_[i].shrinks && widths[i] > least && (widest == widths.size() || widths[i] > widths[widest]))
+      if (!columns_[i].shrinks || widths[i] <= std::max(kNarrowest, DisplayWidth(columns_[i].title))) continue;
+      if (widest == widths.size() || widths[i] * columns_[widest].weight > widths[widest] * columns_[i].weight)
         widest = i;
     }
     if (widest == widths.size()) break;

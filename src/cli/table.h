@@ -21,6 +21,7 @@ struct Column {
   std::string title;
   bool right = false;    // numbers
   bool shrinks = false;  // text that may be shortened
+  int weight = 1;        // where room is short, a column of weight 2 keeps twice the width of one of weight 1
 };
 
 struct Cell {

@@ -10,8 +10,8 @@
 
 namespace dlo::dispatch {
 
-inline constexpr int kPoisonCap = 5;   // failed replays (S1)
-inline constexpr int kCrashCap = 3;    // workers that died in one dispatch
+inline constexpr int kPoisonCap = 5;  // failed replays (S1)
+inline constexpr int kCrashCap = 3;   // workers that died in one dispatch
 inline constexpr Duration kRetryAfterCap = std::chrono::hours(1);
 
 struct Policy {
@@ -21,6 +21,7 @@ struct Policy {
 };
 
 /// `unit` in [0,1) draws the jitter. `now` is when the attempt ended.
-[[nodiscard]] Transition Decide(const Outcome& outcome, const Policy& policy, const RunContext& run, Time now, double unit);
+[[nodiscard]] Transition Decide(const Outcome& outcome, const Policy& policy, const RunContext& run, Time now,
+                                double unit);
 
 }  // namespace dlo::dispatch

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
 #include "base/log.h"
 #include "dispatch/dispatcher_state.h"
-#include "fmt/format.h"
 
 namespace dlo::dispatch {
 namespace {

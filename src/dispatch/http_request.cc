@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
 #include "base/time_text.h"
 #include "dispatch/http_target.h"
-#include "fmt/format.h"
 
 namespace dlo::dispatch {
 namespace {

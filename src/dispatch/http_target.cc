@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <utility>
 
+#include <fmt/format.h>
 #include "base/encoding.h"
 #include "base/log.h"
-#include "fmt/format.h"
 
 namespace dlo::dispatch {
 namespace {

@@ -34,10 +34,10 @@ enum class HttpFailure : unsigned char {
   connect,
   tls,
   timeout,
-  reset,          // closed or broken before a whole answer
+  reset,  // closed or broken before a whole answer
   answer_too_large,
   invalid_url,
-  stopped,        // the client is shutting down
+  stopped,  // the client is shutting down
 };
 
 struct HttpResponse {

@@ -2,8 +2,8 @@
 // and docs/lifecycle.md repeat it; a test compares all three.
 #pragma once
 
-#include <optional>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 

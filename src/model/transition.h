@@ -48,10 +48,10 @@ struct Transition {
   int replays_failed = 0;
   ReplayResult replay_result = ReplayResult::none;
   std::optional<ResolveCode> resolve_code;  // to == resolved
-  bool keep_lane = false;  // to == dead on a source with on_park = hold: followers go on waiting
-  std::string fingerprint;  // set when the outcome is a failure
-  Time at{};                // when the attempt ended
-  Outcome outcome;          // recorded with the attempt
+  bool keep_lane = false;                   // to == dead on a source with on_park = hold: followers go on waiting
+  std::string fingerprint;                  // set when the outcome is a failure
+  Time at{};                                // when the attempt ended
+  Outcome outcome;                          // recorded with the attempt
 };
 
 /// What became of a transition.

@@ -81,7 +81,6 @@ json::object View(const Letter& l) {
 
 json::object View(const LetterDetail& d, std::string_view signature_header) {
   json::object out = View(d.letter);
-  out["live_attempts"] = d.letter.attempts;
   out["timeline"] = ViewAll(d.attempts);
   out["detail"] = ToUtf8(d.detail);
   out["verdict"] = json::object{{"verified", d.verdict.verified},

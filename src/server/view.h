@@ -15,7 +15,7 @@ namespace dlo::server {
 [[nodiscard]] std::string_view Name(OutcomeKind kind);
 
 [[nodiscard]] boost::json::object View(const Letter& letter);
-/// The letter's fields, with `attempts` the list (newest first) and `live_attempts` the count of live tries.
+/// The letter's fields, and `timeline`: its attempts, newest first. (`attempts` is the count of live tries everywhere.)
 [[nodiscard]] boost::json::object View(const LetterDetail& detail, std::string_view signature_header);
 [[nodiscard]] boost::json::object View(const Attempt& attempt);
 [[nodiscard]] boost::json::object View(const AuditRecord& record);

@@ -16,10 +16,10 @@ namespace dlo::store {
 
 struct TriageAct {
   EventId id = 0;
-  Act act = Act::replay;  // replay, hold, release, resolve, reopen
-  HoldRequest hold;       // hold
+  Act act = Act::replay;                    // replay, hold, release, resolve, reopen
+  HoldRequest hold;                         // hold
   std::optional<ResolveCode> resolve_code;  // resolve
-  bool keep_lane = false;  // hold, release, reopen: the source says on_park = hold
+  bool keep_lane = false;                   // hold, release, reopen: the source says on_park = hold
 };
 
 class Letters {
@@ -36,9 +36,9 @@ class Letters {
   /// there. One result per act; a refused act changes nothing and stops no other. Errors of an act: not_found,
   /// already_replayed, not_dead_lettered, in_replay (conflict; the message names the replay), not_held, not_resolved.
   virtual Result<std::vector<Result<Letter>>> Triage(std::span<const TriageAct> acts, const Actor& actor, Time now) = 0;
-  /// The limits of `on_park = hold`: letters of `source` that hold their subject with more than `max_behind` events waiting
-  /// behind them, or that were parked before `older_than`, let their followers go. Returns the letters' ids; each leaves
-  /// an audit record.
+  /// The limits of `on_park = hold`: letters of `source` that hold their subject with more than `max_behind` events
+  /// waiting behind them, or that were parked before `older_than`, let their followers go. Returns the letters' ids;
+  /// each leaves an audit record.
   virtual Result<std::vector<EventId>> ReleaseLanes(const std::string& source, std::int64_t max_behind, Time older_than,
                                                     const Actor& actor, Time now) = 0;
 };

@@ -1,6 +1,6 @@
 // Deliveries that failed verification: kept so that a mis-set secret can be repaired, never dispatched by themselves.
-// Capped: the newest 1,000 and at most 64 MiB. Not durable beyond the ordinary flush; a flood of forgeries must not cost
-// the disk what receipts cost.
+// Capped: the newest 1,000 and at most 64 MiB. Not durable beyond the ordinary flush; a flood of forgeries must not
+// cost the disk what receipts cost.
 #pragma once
 
 #include <cstdint>

@@ -107,11 +107,11 @@ Accepted StoreTest::Accept(Receipt receipt) {
 }
 
 void StoreTest::Settle() {
-  for (;;) {
+  for (bool settled = false; !settled;) {
     const Result<Figures> figures = store_->Read();
     ASSERT_TRUE(figures) << figures.error().message;
-    if (figures->indexed == figures->receipts) return;
-    // Answered in the order of the store's work: no need to look more often.
+    settled = figures->indexed == figures->receipts;
+    // Waits its turn behind the store's work, so that nothing is under way, or read from the clock, when it returns.
     ASSERT_TRUE(store_->Exchange({.finished = {}, .wants = {}, .lease = lease_, .now = Now()}));
   }
 }

@@ -12,6 +12,10 @@ namespace {
 /// One group: its sync is answered together, so that it bounds both memory and how long the first waits for the last.
 constexpr std::int64_t kGroupBytes = std::int64_t{8} << 20;
 constexpr std::size_t kGroupReceipts = 2'048;
+/// Under load a group waits this long for as many requests as the one before it had: fewer and larger syncs carry more
+/// than many small ones. A lone request never waits.
+constexpr auto kGather = std::chrono::microseconds(1'000);
+constexpr std::size_t kLoad = 4;
 /// Accepted and not yet in the index. Beyond this the sender is told to come back.
 constexpr std::int64_t kMaxLagReceipts = 200'000;
 constexpr std::int64_t kMaxLagBytes = std::int64_t{256} << 20;
@@ -38,19 +42,18 @@ void AcceptThread::Accept(std::vector<std::shared_ptr<Receipt>> batch, AcceptDon
     request.key_digests.push_back(KeyDigest(deps_.key_digest, *receipt));
     request.bytes += static_cast<std::int64_t>(MemoryOf(*receipt));
   }
+  if (std::optional<Error> refusal = Queue(request)) request.done(std::unexpected(std::move(*refusal)));
+}
+
+std::optional<Error> AcceptThread::Queue(Request& request) {
   const auto count = static_cast<std::int64_t>(request.receipts.size());
-  std::optional<Error> refusal;
-  {
-    const std::lock_guard lock(mutex_);
-    refusal = Refusal(count, request.bytes);
-    if (!refusal) {
-      deps_.lag.receipts.fetch_add(count, std::memory_order_relaxed);
-      deps_.lag.bytes.fetch_add(request.bytes, std::memory_order_relaxed);
-      waiting_.push_back(std::move(request));
-      if (waiting_.size() == 1) wake_.notify_one();
-    }
-  }
-  if (refusal) request.done(std::unexpected(std::move(*refusal)));
+  const std::lock_guard lock(mutex_);
+  if (std::optional<Error> refusal = Refusal(count, request.bytes)) return refusal;
+  deps_.lag.receipts.fetch_add(count, std::memory_order_relaxed);
+  deps_.lag.bytes.fetch_add(request.bytes, std::memory_order_relaxed);
+  waiting_.push_back(std::move(request));
+  if (waiting_.size() == 1 || waiting_.size() == gather_) wake_.notify_one();
+  return std::nullopt;
 }
 
 std::optional<Error> AcceptThread::Refusal(std::int64_t receipts, std::int64_t bytes) const {
@@ -88,7 +91,10 @@ void AcceptThread::Loop() {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
       if (waiting_.empty()) return;
+      if (gather_ > kLoad) wake_.wait_for(lock, kGather, [this] { return stopping_ || waiting_.size() >= gather_; });
       requests.swap(waiting_);
+      // Forgets a burst within some groups.
+      gather_ = std::max(requests.size(), gather_ - gather_ / 4);
     }
     std::size_t begin = 0;
     while (begin < requests.size()) {

@@ -53,6 +53,8 @@ class AcceptThread {
     std::int64_t bytes = 0;
   };
 
+  /// Takes the request, or says why not and leaves it.
+  std::optional<Error> Queue(Request& request);
   void Loop();
   void Append(std::span<Request> requests);
   void AppendApart(std::span<Request> requests, std::span<std::shared_ptr<Receipt>> receipts, const Error& error);
@@ -67,6 +69,7 @@ class AcceptThread {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Request> waiting_;
+  std::size_t gather_ = 0;  // how many requests the next group may wait for
   bool stopping_ = false;
   std::optional<Error> error_;  // of the last append
   std::thread thread_;

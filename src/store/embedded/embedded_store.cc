@@ -256,6 +256,7 @@ Result<JournalRecord> EmbeddedStore::ReadReceipt(EventId id) {
 
 Result<LetterDetail> EmbeddedStore::Show(EventId id) {
   const Result<JournalRecord> record = ReadReceipt(id);
+  if (!record && record.error().kind == ErrorKind::not_found) return std::unexpected(record.error());
   if (!record) log::Warn("receipt_unreadable", {{"event", id}, {"reason", record.error().message}});
   // A letter whose bytes are gone must be seen all the same.
   const Receipt* receipt = record ? record->receipt.get() : nullptr;

@@ -13,7 +13,7 @@ namespace {
 struct Candidate {
   EventId id = 0;
   std::string kind;
-  Time received_at{};
+  Time received_at;
   Place place;
   std::int64_t token = 0;
   int attempt_no = 0, tries = 0, crashes = 0;
@@ -101,7 +101,7 @@ Result<void> PutOff(Db& db, EventId id, Time now) {
 
 struct LeaseNumbers {
   std::int64_t source = 0, target = 0, worker = 0;
-  Time now{}, until{};
+  Time now, until;
 };
 
 /// Counts the attempt and writes its row.

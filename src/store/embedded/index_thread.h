@@ -131,6 +131,7 @@ class IndexThread {
   Result<void> RunTask(Task& task);
   void Loop();
   Work Take();
+  [[nodiscard]] bool NobodyMayWait() const;  // mutex_ is held
   Result<void> Transaction(Flush flush, bool receipts, std::span<Task* const> tasks);
   Result<void> InTransaction(IndexContext& context, bool receipts, std::span<Task* const> tasks);
   Result<void> TakeInReceipts(IndexContext& context);
@@ -158,6 +159,7 @@ class IndexThread {
   std::vector<Task*> tasks_;
   int posted_ = 0;
   bool stopping_ = false;
+  bool busy_ = false;  // the last transaction took in more than a few receipts
   std::shared_ptr<std::function<void()>> ring_;
   std::optional<Error> error_;  // of the last commit
   std::atomic<std::int64_t> indexed_seq_{0};

@@ -74,7 +74,9 @@ Result<void> Apply(Db& db, std::size_t number, Time now) {
                .Run();
   }
   if (done) done = db.Exec("COMMIT");
-  if (!done && sqlite3_get_autocommit(db.handle()) == 0) (void)db.Exec("ROLLBACK");
+  if (!done && sqlite3_get_autocommit(db.handle()) == 0) {
+    if (Result<void> undone = db.Exec("ROLLBACK"); !undone) done.error().message += "; " + undone.error().message;
+  }
   return done;
 }
 

@@ -206,10 +206,24 @@ TEST_F(Commands, ColourIsForTerminalsWithoutNoColor) {
   EXPECT_THAT(runner.Run({"list"}).out, Not(HasSubstr("\x1b")));
 }
 
+TEST_F(Commands, ANarrowTerminalGetsFewerColumnsThatCanBeRead) {
+  server.On("GET /v1/dead-letters?limit=50", 200, PageOf(kLetter));
+  runner.environment["NO_COLOR"] = "1";
+  runner.terminal.out = true;
+  for (int columns : {109, 110}) {
+    runner.terminal.columns = columns;
+    Ran ran = runner.Run({"list"});
+    EXPECT_EQ(ran.out.find("sub_1") != std::string::npos, columns >= 110) << ran.out;
+    EXPECT_THAT(ran.out, HasSubstr("No such customer: 'cus_1'"));
+  }
+  runner.terminal.columns = 80;
+  EXPECT_THAT(runner.Run({"list"}).out, HasSubstr("invoice.paid      1  No such customer: 'cus_1'"));
+}
+
 TEST_F(Commands, ShowTellsTheWholeStoryOfHostileEvents) {
   server.On("GET /v1/events/7", 200,
             R"({"id":7,"source":"stripe","key":"k\u001b[2J","kind":"invoice.paid","subject":"s","state":"dead",)"
-            R"("class":"permanent","code":"http_400","message":"bad\nFAKE","live_attempts":1,"body_bytes":9,)"
+            R"("class":"permanent","code":"http_400","message":"bad\nFAKE","attempts":1,"body_bytes":9,)"
             R"("received_at":"2026-11-30T00:00:00Z","fingerprint":"00112233aabbccdd",)"
             R"("timeline":[{"number":2,"started_at":"2026-11-30T00:00:02Z","finished_at":"2026-11-30T00:00:02.25Z",)"
             R"("outcome":"permanent","code":"http_400","message":"m2","http_status":400,"worker":"w"},)"

@@ -101,6 +101,13 @@ TEST(Table, ShortensTheWidestTextColumnToFit) {
   EXPECT_NE(Sample().Render({.width = 46, .colour = false}).find("…"), std::string::npos);
 }
 
+TEST(Table, SharesShortRoomByWeight) {
+  Table table({{"KIND", false, true}, {"MESSAGE", false, true, 2}});
+  table.Add({std::string(60, 'k'), std::string(60, 'm')});
+  std::string text = table.Render({.width = 32, .colour = false});
+  EXPECT_NE(text.find(std::string(9, 'k') + "…  " + std::string(19, 'm') + "…\n"), std::string::npos) << text;
+}
+
 TEST(Table, NeverWrapsHoweverNarrow) {
   std::string text = Sample().Render({.width = 9, .colour = false});
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);

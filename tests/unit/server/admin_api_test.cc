@@ -267,7 +267,7 @@ TEST_F(AdminApiTest, ALetterIsShownWholeWithoutItsSecrets) {
   EXPECT_EQ(event.at("state").as_string(), "dead");
   EXPECT_EQ(event.at("class").as_string(), "exhausted");
   EXPECT_EQ(event.at("key").as_string(), "evt_\xEF\xBF\xBD");
-  EXPECT_EQ(event.at("live_attempts").as_int64(), 6);
+  EXPECT_EQ(event.at("attempts").as_int64(), 6);
   EXPECT_EQ(event.at("received_at").as_string(), "1970-01-01T00:00:00Z");
   EXPECT_TRUE(event.at("parked_at").is_null());
   EXPECT_EQ(event.at("verdict").at("secret_id").as_string(), "secrets[0]");
