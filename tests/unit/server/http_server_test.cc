@@ -34,7 +34,6 @@ class Echo final : public Handler {
     return Admission{.max_body = max_body, .answer_within = answer_within};
   }
   void Handle(RequestHead head, std::string body, Responder respond) override {
-    ++handled;
     if (head.path() == "/canary") canary = true;
     if (head.path() == "/fails") throw std::runtime_error("handle");
     Response response;
@@ -43,8 +42,10 @@ class Echo final : public Handler {
     if (keep_silent) {
       const std::lock_guard lock(mutex);
       kept.push_back(std::move(respond));
+      ++handled;  // who waits for the count finds it kept
       return;
     }
+    ++handled;
     respond(std::move(response));
   }
   std::mutex mutex;
