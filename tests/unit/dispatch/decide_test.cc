@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/fingerprint.h"
+#include "store/embedded/filter_sql.h"
 
 namespace dlo::dispatch {
 namespace {
@@ -220,6 +221,11 @@ TEST(Decide, ALetterKeepsItsFingerprintWhenItDiesAndWhenItBecomesPoison) {
   EXPECT_NE(first, Decide(Of(permanent), policy, Live(1), kNow, 0).fingerprint);
   EXPECT_EQ(Decide(Of(crashed), policy, Live(1), kNow, 0).fingerprint,
             Decide(Of(crashed), policy, Live(3, 2), kNow, 0).fingerprint);
+}
+
+// The store may not include dispatch, so its selection for replays has the cap as a number of its own.
+TEST(Decide, TheStoreSelectsForReplayUpToTheSamePoisonCap) {
+  EXPECT_EQ(store::kMaxFailedReplays, kPoisonCap);
 }
 
 }  // namespace
