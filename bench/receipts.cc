@@ -17,7 +17,10 @@
 #include <condition_variable>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "base/log.h"
@@ -35,7 +38,6 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr int kConnections = 64;
-constexpr int kRounds = 3;
 constexpr std::size_t kBodyBytes = 1536;
 constexpr const char* kSecret = "whsec_bench_secret_of_sufficient_length";
 constexpr double kReach = 0.6;
@@ -55,6 +57,24 @@ struct Measured {
   double seconds = 0, p50_ms = 0, p99_ms = 0;
   int stored = 0, other = 0;
 };
+
+/// CPU seconds that each of our threads has used so far, by name.
+std::map<std::string, double> CpuByThread() {
+  std::map<std::string, double> cpu;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string line;
+    std::getline(std::ifstream(task.path() / "stat"), line);
+    const std::size_t open = line.find('('), close = line.rfind(')');
+    if (close == std::string::npos) continue;  // it has ended
+    std::istringstream rest(line.substr(close + 2));
+    std::string skipped;
+    for (int field = 3; field < 14; ++field) rest >> skipped;
+    double user = 0, kernel = 0;
+    rest >> user >> kernel;
+    cpu[line.substr(open + 1, close - open - 1)] += (user + kernel) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  }
+  return cpu;
+}
 
 template <typename T>
 void Put(int fd, const T& value) {
@@ -279,6 +299,8 @@ class NoQuarantine final : public store::Quarantine {
 
 class Bench {
  public:
+  bool show_cpu = false;
+
   Bench(int count, int orders, int results) : count_(count), orders_(orders), results_(results) {}
 
   Measured Sink(const std::string& folder) {
@@ -312,6 +334,12 @@ class Bench {
     Put(orders_, http.port());
     Measured measured;
     if (!Take(results_, measured)) Die("the load generator ended");
+    if (show_cpu) {
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // the index takes in what it gathered
+      for (const auto& [name, seconds] : CpuByThread()) {
+        if (seconds > 0.01) fmt::print(stderr, "  {:<16}{:6.2f} us CPU a receipt\n", name, seconds * 1e6 / count_);
+      }
+    }
     http.Stop();
     if (measured.stored != count_) Die(fmt::format("{} of {} were not stored", measured.other, count_));
     return measured;
@@ -364,15 +392,20 @@ void Tell(const Rounds& sink, const Rounds& store, bool json) {
 
 int Main(int argc, char** argv) {
   bool json = false;
-  int count = 100'000;
+  bool cpu = false;
+  int count = 100'000, rounds = 3;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--json") {
       json = true;
+    } else if (word == "--cpu") {
+      cpu = true;
+    } else if (word == "--rounds" && i + 1 < argc) {
+      rounds = std::max(1, std::atoi(argv[++i]));
     } else if (word == "--count" && i + 1 < argc) {
       count = std::max(1000, std::atoi(argv[++i]));
     } else {
-      Die("usage: bench_receipts [--json] [--count N]");
+      Die("usage: bench_receipts [--json] [--count N] [--rounds N] [--cpu]");
     }
   }
   log::SetLevel("error");
@@ -395,8 +428,9 @@ int Main(int argc, char** argv) {
     return (home / name).string();
   };
   Bench bench(count, orders[1], results[0]);
+  bench.show_cpu = cpu;
   Rounds sink, store;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     sink.Add(bench.Sink(fresh(fmt::format("sink{}", round))));
     store.Add(bench.Store(fresh(fmt::format("store{}", round))));
     std::filesystem::remove_all(home);

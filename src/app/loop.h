@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/thread_name.h"
 #include "dlo/time.h"
 #include "env/clock.h"
 
@@ -14,7 +15,8 @@ namespace dlo::app {
 class Loop {
  public:
   /// `run_once(now)` returns when it must run again at the latest.
-  Loop(Clock& clock, std::function<Time(Time)> run_once) : clock_(clock), run_once_(std::move(run_once)) {}
+  Loop(const char* name, Clock& clock, std::function<Time(Time)> run_once)
+      : name_(name), clock_(clock), run_once_(std::move(run_once)) {}
   ~Loop() { Stop(); }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
@@ -42,6 +44,7 @@ class Loop {
 
  private:
   void Run() {
+    NameThread(name_);
     std::unique_lock lock(mutex_);
     while (!stop_) {
       rung_ = false;
@@ -53,6 +56,7 @@ class Loop {
     }
   }
 
+  const char* const name_;
   Clock& clock_;
   std::function<Time(Time)> run_once_;
   std::mutex mutex_;

@@ -235,8 +235,8 @@ class OfficeImpl final : public Office {
   bool started_ = false;
   bool stopped_ = false;
   // Last, so that they end first.
-  Loop dispatch_loop_{clock_, [this](Time now) { return DispatchOnce(now); }};
-  Loop housekeeping_loop_{clock_, [this](Time now) { return KeepHouse(now); }};
+  Loop dispatch_loop_{"dlo-dispatch", clock_, [this](Time now) { return DispatchOnce(now); }};
+  Loop housekeeping_loop_{"dlo-house", clock_, [this](Time now) { return KeepHouse(now); }};
 };
 
 }  // namespace

@@ -2,9 +2,10 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/sha.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 
 namespace dlo {
 namespace {
@@ -47,8 +48,15 @@ std::size_t SequenceLength(std::string_view text, std::size_t i) {
 }  // namespace
 
 Sha256Digest Sha256(std::string_view bytes) {
+  // The one-shot calls look the algorithm up each time, under a lock.
+  static EVP_MD* const sha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  thread_local const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   Sha256Digest digest;
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  if (EVP_DigestInit_ex2(context.get(), sha256, nullptr) != 1 ||
+      EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) != 1 ||
+      EVP_DigestFinal_ex(context.get(), digest.data(), nullptr) != 1) {
+    std::abort();  // out of memory, or OpenSSL without SHA-256
+  }
   return digest;
 }
 

@@ -19,6 +19,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/thread_name.h"
+
 #include "env/address_policy.h"
 #include "env/curl_http_client.h"
 
@@ -342,7 +344,10 @@ RealHttpClient::RealHttpClient() : state_(std::make_unique<State>()) {
   state_->multi = curl_multi_init();
   if (state_->multi == nullptr) std::abort();  // out of memory
   curl_multi_setopt(state_->multi, CURLMOPT_MAXCONNECTS, kKeptConnections);
-  state_->thread = std::thread([state = state_.get()] { state->Run(); });
+  state_->thread = std::thread([state = state_.get()] {
+    NameThread("dlo-targets");
+    state->Run();
+  });
 }
 
 RealHttpClient::~RealHttpClient() {

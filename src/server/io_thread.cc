@@ -1,5 +1,6 @@
 #include <boost/asio/post.hpp>
 
+#include "base/thread_name.h"
 #include "server/answer.h"
 #include "server/session.h"
 
@@ -15,6 +16,7 @@ IoThread::IoThread(Clock& clock, Duration tick) : clock_(clock), tick_length_(ti
 void IoThread::Run() {
   Wait();
   thread_ = std::thread([this] {
+    NameThread("dlo-http");
     id_ = std::this_thread::get_id();
     context.run();
   });
@@ -31,10 +33,7 @@ void IoThread::Wait() {
 void IoThread::Tick() {
   now = clock_.Monotonic();
   date = HttpDate(clock_.Now());
-  // A session may leave the set while it is told; the copies keep them alive.
-  std::vector<std::shared_ptr<Session>> all;
-  all.reserve(sessions.size());
-  for (Session* session : sessions) all.push_back(session->shared_from_this());
+  const auto all = sessions;  // a session may leave the set while it is told
   for (const auto& session : all) session->OnTick();
   Wait();
 }
@@ -62,7 +61,7 @@ void IoThread::Drain() {
   asio::post(context, [this] {
     draining = true;
     const auto all = sessions;
-    for (Session* session : all) session->Drain();
+    for (const auto& session : all) session->Drain();
   });
 }
 
@@ -76,7 +75,7 @@ void IoThread::Stop() {
   asio::post(context, [this] {
     closing = true;
     const auto all = sessions;
-    for (Session* session : all) session->Close();
+    for (const auto& session : all) session->Close();
     tick_.cancel();
     work_.reset();
   });

@@ -30,7 +30,7 @@ Session::~Session() {
 
 void Session::Start() {
   if (io_->closing) return Close();
-  io_->sessions.insert(this);
+  io_->sessions.insert(shared_from_this());
   SetDeadline(shared_->options.handshake_deadline);
   StartHandshake();
 }
@@ -285,7 +285,7 @@ void Session::OnTick() {
 void Session::Close() {
   if (phase_ == Phase::closed) return;
   phase_ = Phase::closed;
-  io_->sessions.erase(this);
+  io_->sessions.erase(shared_from_this());
   CloseSocket();
   Release(std::exchange(reserved_, 0));
   shared_->connections.Leave(remote_);

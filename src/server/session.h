@@ -72,7 +72,8 @@ class IoThread {
   [[nodiscard]] bool IsCurrent() const { return std::this_thread::get_id() == id_; }
 
   boost::asio::io_context context{1};
-  std::unordered_set<Session*> sessions;
+  /// Owned: an answer that comes while the thread stops must not be the last to hold its session.
+  std::unordered_set<std::shared_ptr<Session>> sessions;
   Duration now{};    // monotonic, as of the last tick
   std::string date;  // for answers, as of the last tick
   bool draining = false;

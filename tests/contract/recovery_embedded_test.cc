@@ -72,9 +72,11 @@ TEST_P(EmbeddedRecoveryTest, WhatWasNotMadeByThisVersionIsRefused) {
   };
   for (const Row& row :
        {Row{"INSERT INTO migrations VALUES (2, 'x', 0)", "schema_newer"},
-        Row{"UPDATE migrations SET sha256 = 'x'", "schema_changed"}, Row{"DROP INDEX events_key", "constraint_missing"},
-        Row{"DROP INDEX events_key; CREATE INDEX events_key ON events (key_digest, key_ordinal)", "constraint_missing"},
-        Row{"DROP INDEX events_key; CREATE UNIQUE INDEX events_key ON events (key_digest, id)", "constraint_missing"},
+        Row{"UPDATE migrations SET sha256 = 'x'", "schema_changed"}, Row{"DROP TABLE event_keys", "constraint_missing"},
+        Row{"DROP TABLE event_keys; CREATE TABLE event_keys (key_digest, key_ordinal, event_id)", "constraint_missing"},
+        Row{"DROP TABLE event_keys; CREATE TABLE event_keys (key_digest, key_ordinal, event_id, PRIMARY KEY "
+            "(key_digest, event_id)) WITHOUT ROWID",
+            "constraint_missing"},
         Row{"DROP TABLE migrations", "foreign_database"}}) {
     SCOPED_TRACE(row.sql);
     store_.reset();

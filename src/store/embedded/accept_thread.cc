@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "store/embedded/hot_cache.h"
 
 namespace dlo::store {
@@ -12,10 +13,6 @@ namespace {
 /// One group: its sync is answered together, so that it bounds both memory and how long the first waits for the last.
 constexpr std::int64_t kGroupBytes = std::int64_t{8} << 20;
 constexpr std::size_t kGroupReceipts = 2'048;
-/// Under load a group waits this long for as many requests as the one before it had: fewer and larger syncs carry more
-/// than many small ones. A lone request never waits.
-constexpr auto kGather = std::chrono::microseconds(1'000);
-constexpr std::size_t kLoad = 4;
 /// Accepted and not yet in the index. Beyond this the sender is told to come back.
 constexpr std::int64_t kMaxLagReceipts = 200'000;
 constexpr std::int64_t kMaxLagBytes = std::int64_t{256} << 20;
@@ -52,7 +49,7 @@ std::optional<Error> AcceptThread::Queue(Request& request) {
   deps_.lag.receipts.fetch_add(count, std::memory_order_relaxed);
   deps_.lag.bytes.fetch_add(request.bytes, std::memory_order_relaxed);
   waiting_.push_back(std::move(request));
-  if (waiting_.size() == 1 || waiting_.size() == gather_) wake_.notify_one();
+  if (waiting_.size() == 1) wake_.notify_one();
   return std::nullopt;
 }
 
@@ -84,6 +81,7 @@ void AcceptThread::Stop() {
 }
 
 void AcceptThread::Loop() {
+  NameThread("dlo-journal");
   std::vector<Request> requests;
   for (;;) {
     requests.clear();
@@ -91,10 +89,7 @@ void AcceptThread::Loop() {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
       if (waiting_.empty()) return;
-      if (gather_ > kLoad) wake_.wait_for(lock, kGather, [this] { return stopping_ || waiting_.size() >= gather_; });
       requests.swap(waiting_);
-      // Forgets a burst within some groups.
-      gather_ = std::max(requests.size(), gather_ - gather_ / 4);
     }
     std::size_t begin = 0;
     while (begin < requests.size()) {

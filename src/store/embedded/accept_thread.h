@@ -69,7 +69,6 @@ class AcceptThread {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Request> waiting_;
-  std::size_t gather_ = 0;  // how many requests the next group may wait for
   bool stopping_ = false;
   std::optional<Error> error_;  // of the last append
   std::thread thread_;

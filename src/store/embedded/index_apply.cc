@@ -222,7 +222,7 @@ Result<std::vector<RunContext>> ReadExpiredLeases(Db& db, Time now, int max) {
   Statement rows = db.Prepare(
       "SELECT e.id, n.name, e.kind, e.token, e.attempt_no, e.tries, e.crashes, e.replaying, e.replay_id, "
       "e.replays_failed, e.received_at FROM events e INDEXED BY events_lease JOIN names n ON n.id = e.source "
-      "WHERE e.state = 1 AND e.lease_until < ?1 ORDER BY e.lease_until LIMIT ?2");
+      "WHERE e.lease_until < ?1 ORDER BY e.lease_until LIMIT ?2");
   rows.Bind(1, ToMicros(now)).Bind(2, max);
   for (;;) {
     const Result<bool> more = rows.Step();
@@ -282,7 +282,7 @@ Result<int> HandBackLeases(IndexContext& context, std::span<const LeaseRef> leas
 
 Result<int> ExpireLeases(Db& db, Time now) {
   // A microsecond before now: a lease that ends at `now` has not ended before it.
-  Result<void> done = db.Prepare("UPDATE events SET lease_until = min(lease_until, ?1) WHERE state = 1")
+  Result<void> done = db.Prepare("UPDATE events SET lease_until = min(lease_until, ?1) WHERE lease_until NOT NULL")
                           .Bind(1, ToMicros(now) - 1)
                           .Run();
   if (!done) return std::unexpected(done.error());

@@ -198,7 +198,9 @@ Result<ExchangeResult> ExchangeWork(IndexContext& context, Bodies bodies, const 
     if (!status) return std::unexpected(status.error());
     result.applied.push_back(*status);
   }
+  std::size_t wanted = 0;
   for (const ClaimWant& want : request.wants) {
+    wanted += static_cast<std::size_t>(std::max(0, want.max));
     Result<void> done = ClaimDue(context, bodies, want, request.lease, request.now, result.claimed);
     if (!done) return std::unexpected(done.error());
   }
@@ -210,6 +212,7 @@ Result<ExchangeResult> ExchangeWork(IndexContext& context, Bodies bodies, const 
     if (!next) return std::unexpected(next.error());
     if (*next) result.next_due = result.next_due ? std::min(*result.next_due, **next) : **next;
   }
+  context.wanted = result.claimed.size() < wanted;
   if (!request.finished.empty()) context.applied = true;
   if (!result.claimed.empty()) context.claimed = true;
   return result;

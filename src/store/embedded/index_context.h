@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -42,6 +43,7 @@ struct IndexContext {
   bool work = false;     // set by NotifyWork: the dispatcher is woken after the commit
   bool claimed = false;  // set by the queue, for crash points
   bool applied = false;
+  std::optional<bool> wanted;  // set by the queue: a dispatcher would have taken more than there was
 
   void NotifyWork() { work = true; }
   Result<std::int64_t> NameId(std::string_view name) { return names.Id(db, name); }

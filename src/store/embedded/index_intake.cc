@@ -99,28 +99,27 @@ Result<Accepted> Intake::TakeIn(IndexContext& context, const Incoming& incoming)
 
 Result<Intake::Known> Intake::LookUp(IndexContext& context, const Incoming& incoming, std::int64_t source) const {
   Known known;
+  const Result<std::vector<KeyIndex::Entry>> entries = keys_.Find(context.db, incoming.key_digest);
+  if (!entries) return std::unexpected(entries.error());
   // Conflicts have negative ordinals and come first, newest first.
-  Statement rows = context.db.Prepare(
-      "SELECT id, source, key, key_ordinal, body_sha256, segment, position, length FROM events "
-      "WHERE key_digest = ?1 ORDER BY key_ordinal");
-  rows.Bind(1, incoming.key_digest);
-  for (;;) {
-    const Result<bool> more = rows.Step();
-    if (!more) return std::unexpected(more.error());
-    if (!*more) return known;
-    const KnownRow row{rows.Int(0), {rows.Int(5), rows.Int(6), rows.Int(7)}};
-    const std::int64_t ordinal = rows.Int(3);
+  for (const auto& [ordinal, id] : *entries) {
+    Statement event =
+        context.db.Prepare("SELECT source, key, body_sha256, segment, position, length FROM events WHERE id = ?1");
+    const Result<bool> there = event.Bind(1, id).Step();
+    if (!there) return std::unexpected(there.error());
     known.next_ordinal = std::max(known.next_ordinal, ordinal + 1);
     known.next_conflict = std::min(known.next_conflict, ordinal - 1);
-    if (rows.Int(1) != source || rows.Text(2) != incoming.receipt->key) continue;
-    if (row.id == incoming.receipt->id) known.taken_in = true;
-    if (rows.Text(4) == Bytes(incoming.body_sha256)) known.same_content = row.id;
+    if (!*there || event.Int(0) != source || event.Text(1) != incoming.receipt->key) continue;
+    const KnownRow row{id, {event.Int(3), event.Int(4), event.Int(5)}};
+    if (id == incoming.receipt->id) known.taken_in = true;
+    if (event.Text(2) == Bytes(incoming.body_sha256)) known.same_content = id;
     if (ordinal >= 0) {
       known.first = row;
     } else if (known.conflicts.size() < kConflictsCompared) {
       known.conflicts.push_back(row);
     }
   }
+  return known;
 }
 
 bool Intake::SameEvent(const KnownRow& row, const Receipt& receipt) const {
@@ -219,6 +218,7 @@ Result<void> Intake::Insert(IndexContext& context, const Incoming& incoming, std
           .Bind(25, When(resolved, received))
           .Run();
   if (!inserted) return inserted;
+  keys_.Add(incoming.key_digest, {row.ordinal, receipt.id});
   context.counts.Add(source, row.state, row.failure_class, 1);
   if (dead) {
     return context.db
@@ -245,7 +245,8 @@ Result<void> Intake::Insert(IndexContext& context, const Incoming& incoming, std
   return {};
 }
 
-Result<void> Intake::Finish(Db& db, const Mark& mark) {
+Result<void> Intake::Finish(Db& db, const Mark& mark, std::size_t receipts) {
+  if (Result<void> moved = keys_.Move(db, receipts); !moved) return moved;
   const auto set = [&db](const char* name, std::int64_t value) {
     return db.Prepare("UPDATE meta SET value = ?2 WHERE name = ?1").Bind(1, name).Bind(2, value).Run();
   };

@@ -12,6 +12,7 @@
 #include "store/embedded/hot_cache.h"
 #include "store/embedded/index_context.h"
 #include "store/embedded/journal.h"
+#include "store/embedded/key_index.h"
 
 namespace dlo::store {
 
@@ -41,10 +42,15 @@ class Intake {
   /// Taking in a receipt whose event is there changes nothing.
   Result<Accepted> TakeIn(IndexContext& context, const Incoming& incoming);
 
+  /// The first act of a transaction that takes receipts in.
+  Result<void> Begin(Db& db) { return keys_.Load(db); }
   /// Moves the mark and adds the duplicates counted since; the last act before a commit.
-  Result<void> Finish(Db& db, const Mark& mark);
+  Result<void> Finish(Db& db, const Mark& mark, std::size_t receipts);
   /// After a rollback.
-  void Forget() { duplicates_ = 0; }
+  void Forget() {
+    duplicates_ = 0;
+    keys_.Forget();
+  }
 
  private:
   struct Known;
@@ -55,11 +61,12 @@ class Intake {
   Result<Accepted> Repeat(IndexContext& context, const Receipt& receipt, EventId id);
   Result<Accepted> Conflict(IndexContext& context, const Incoming& incoming, std::int64_t source, const Known& known);
   Result<void> FindLane(NewRow& row, IndexContext& context, const Receipt& receipt) const;
-  static Result<void> Insert(IndexContext& context, const Incoming& incoming, std::int64_t source, const NewRow& row);
+  Result<void> Insert(IndexContext& context, const Incoming& incoming, std::int64_t source, const NewRow& row);
 
   const Journal& journal_;
   HotCache& hot_;
   Options options_;
+  KeyIndex keys_;
   std::int64_t duplicates_ = 0;
 };
 

@@ -14,7 +14,6 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{8} << 20;
 constexpr std::int64_t kProgressEvery = 100'000;  // receipts between two lines of the log
 constexpr int kEventsCompared = 8;
-constexpr std::int64_t kFilterRoom = 1 << 20;
 
 /// The newest events must be what the journal has at their places. One that is damaged proves nothing; all of them
 /// wrong means that index and journal are of two stores.
@@ -97,24 +96,6 @@ Result<Mark> CatchUp(const Journal& journal, Db& db, IndexThread& index,
     }
   }
   return mark;
-}
-
-Result<KeyFilter> LoadKeyFilter(Db& db) {
-  std::int64_t events = 0;
-  {
-    Statement count = db.Prepare("SELECT count(*) FROM events");
-    const Result<bool> row = count.Step();
-    if (!row) return std::unexpected(row.error());
-    events = count.Int(0);
-  }
-  KeyFilter filter(std::max(kFilterRoom, 2 * events));
-  Statement rows = db.Prepare("SELECT key_digest FROM events INDEXED BY events_key");
-  for (;;) {
-    const Result<bool> more = rows.Step();
-    if (!more) return std::unexpected(more.error());
-    if (!*more) return filter;
-    filter.AddAndTest(rows.Int(0));
-  }
 }
 
 }  // namespace dlo::store

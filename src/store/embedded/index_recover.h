@@ -7,7 +7,6 @@
 #include "dlo/result.h"
 #include "store/embedded/index_thread.h"
 #include "store/embedded/journal.h"
-#include "store/embedded/key_filter.h"
 #include "store/embedded/sqlite.h"
 
 namespace dlo::store {
@@ -17,8 +16,5 @@ namespace dlo::store {
 /// one.
 Result<Mark> CatchUp(const Journal& journal, Db& db, IndexThread& index,
                      const std::function<std::int64_t(std::string_view)>& key_digest);
-
-/// Every key of the index.
-Result<KeyFilter> LoadKeyFilter(Db& db);
 
 }  // namespace dlo::store

@@ -132,6 +132,7 @@ class IndexThread {
   void Loop();
   Work Take();
   [[nodiscard]] bool NobodyMayWait() const;  // mutex_ is held
+  void Dequeue();                            // likewise; the first of groups_ becomes the last of taken_
   Result<void> Transaction(Flush flush, bool receipts, std::span<Task* const> tasks);
   Result<void> InTransaction(IndexContext& context, bool receipts, std::span<Task* const> tasks);
   Result<void> TakeInReceipts(IndexContext& context);
@@ -152,14 +153,18 @@ class IndexThread {
   std::deque<ReceiptGroup> taken_;               // being taken in; kept until their commit
   std::vector<std::vector<Accepted>> accepted_;  // one per group of taken_
   bool failing_ = false;
+  bool busy_ = false;    // the last transaction took in more than a few receipts
+  bool wanted_ = false;  // a dispatcher would have claimed more than there was
 
   mutable std::mutex mutex_;
   std::condition_variable wake_, indexed_;
   std::deque<ReceiptGroup> groups_;
+  std::size_t queued_ = 0, asked_ = 0;  // receipts of groups_; groups with a question
+  int readers_ = 0;                     // who wait for a receipt to be in the index
+  bool gathering_ = false;
   std::vector<Task*> tasks_;
   int posted_ = 0;
   bool stopping_ = false;
-  bool busy_ = false;  // the last transaction took in more than a few receipts
   std::shared_ptr<std::function<void()>> ring_;
   std::optional<Error> error_;  // of the last commit
   std::atomic<std::int64_t> indexed_seq_{0};

@@ -1,6 +1,7 @@
-// What a segment's end would otherwise make every sender wait for, done a piece at a time while the segment fills: its
-// hash, and the next file with zeros written over all of its space. Overwriting blocks that were written once spares
-// the file system a journal commit at each sync, which merely reserved space does not (figures in journal_ahead.cc).
+// What a segment's end would otherwise make every sender wait for, done while the segment fills: its hash, a piece at a
+// time, and the next file with its space reserved. Writing zeros over that space first was measured (bench/receipts,
+// ext4): a lone sync took 165 us where it takes 225 us, but under load the disk wrote everything twice, receipts/s fell
+// by 15 % and p99 rose from 3 to 7 ms.
 #pragma once
 
 #include <atomic>
@@ -30,14 +31,14 @@ class JournalAhead {
   void Advanced(std::uint64_t end);
   /// SHA-256 of its first `end` bytes. May be called again after a failure further on.
   Result<Sha256Digest> Hash(std::uint64_t end);
-  /// The prepared file, as far as it came: `segment_bytes` reserved, the space read as zeros. Null if there is none.
+  /// The prepared file: `segment_bytes` reserved, which read as zeros. Null if there is none.
   std::unique_ptr<File> TakeSpare();
   [[nodiscard]] const std::string& spare_path() const { return spare_path_; }
 
  private:
   void Run();
   void Step(std::uint64_t end);
-  Result<void> ZeroAPiece();
+  Result<void> ReserveSpare();
   void DropSpare();
 
   Files& files_;
@@ -51,7 +52,7 @@ class JournalAhead {
   std::uint64_t capacity_ = 0;
   SegmentHash hash_;
   std::unique_ptr<File> spare_;
-  std::uint64_t spare_zeroed_ = 0;
+  bool spare_taken_ = false;
   bool spare_failed_ = false;
 
   std::mutex wake_mutex_;  // guards the next two

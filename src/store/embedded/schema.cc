@@ -20,7 +20,7 @@ struct UniqueIndex {
   const char* columns;
 };
 constexpr std::array kUniqueIndexes = {
-    UniqueIndex{"events_key", "events", "key_digest,key_ordinal"},
+    UniqueIndex{"sqlite_autoindex_event_keys_1", "event_keys", "key_digest,key_ordinal"},
     UniqueIndex{"events_lane_front", "events", "lane"},
     UniqueIndex{"tokens_live_name", "tokens", "name"},
 };
@@ -112,7 +112,7 @@ Result<void> Migrate(Db& db, Time now) {
   }
   Result<void> rows = db.Exec(
       "INSERT OR IGNORE INTO meta (name, value) VALUES ('journal_segment', 1), ('journal_offset', 0), "
-      "('journal_seq', 0), ('duplicates', 0), ('pruned', 0)");
+      "('journal_seq', 0), ('keys_through', 0), ('duplicates', 0), ('pruned', 0)");
   if (!rows) return rows;
   if (Result<void> set = db.Exec("PRAGMA synchronous = NORMAL"); !set) return set;
   return VerifyConstraints(db);

@@ -2,7 +2,8 @@
 -- of include/dlo/states.h. The CHECKs repeat the law of src/model/law.h.
 
 CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
--- journal_segment, journal_offset, journal_seq: up to where the journal is taken in. duplicates, pruned: counts.
+-- journal_segment, journal_offset, journal_seq: up to where the journal is taken in. keys_through: up to
+-- which event event_keys is complete. duplicates, pruned: counts.
 
 CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);  -- sources, targets and workers, by number
 
@@ -45,25 +46,33 @@ CREATE TABLE events (
   fingerprint   INTEGER,                        -- of the newest failure
   parked_at     INTEGER,
   finished_at   INTEGER,
-  CHECK (state BETWEEN 0 AND 6),
-  CHECK (class BETWEEN 0 AND 7),
-  CHECK ((state IN (3, 4)) = (class <> 0) OR state IN (0, 1, 5, 6)),  -- dead and held have a class; succeeded has none
-  CHECK ((state = 0) = (due_at IS NOT NULL)),
-  CHECK ((state = 1) = (lease_until IS NOT NULL)),
-  CHECK (state <> 2 OR (replaying = 0 AND lane IS NULL)),
-  CHECK ((state IN (2, 5, 6)) = (finished_at IS NOT NULL)),
-  CHECK (behind = 0 OR (state = 0 AND lane IS NOT NULL))
+  -- One expression, whose first branch is the one that each new event takes: it is evaluated for every insert.
+  CHECK (class BETWEEN 0 AND 7 AND CASE state
+    WHEN 0 THEN due_at NOT NULL AND lease_until IS NULL AND finished_at IS NULL AND (behind = 0 OR lane NOT NULL)
+    WHEN 1 THEN lease_until NOT NULL AND due_at IS NULL AND finished_at IS NULL AND behind = 0
+    WHEN 2 THEN finished_at NOT NULL AND due_at IS NULL AND lease_until IS NULL AND behind = 0
+      AND class = 0 AND replaying = 0 AND lane IS NULL
+    WHEN 3 THEN class <> 0 AND due_at IS NULL AND lease_until IS NULL AND finished_at IS NULL AND behind = 0
+    WHEN 4 THEN class <> 0 AND due_at IS NULL AND lease_until IS NULL AND finished_at IS NULL AND behind = 0
+    WHEN 5 THEN finished_at NOT NULL AND due_at IS NULL AND lease_until IS NULL AND behind = 0
+    WHEN 6 THEN finished_at NOT NULL AND due_at IS NULL AND lease_until IS NULL AND behind = 0
+    ELSE 0 END)
 );
-CREATE UNIQUE INDEX events_key ON events (key_digest, key_ordinal);
 CREATE INDEX events_due ON events (source, due_at, id) WHERE state = 0 AND behind = 0;
 CREATE INDEX events_lane ON events (lane, id) WHERE lane IS NOT NULL;
 -- At most one event of a lane runs or is free to run.
 CREATE UNIQUE INDEX events_lane_front ON events (lane) WHERE lane IS NOT NULL AND behind = 0 AND state IN (0, 1);
-CREATE INDEX events_lease ON events (lease_until) WHERE state = 1;
+CREATE INDEX events_lease ON events (lease_until) WHERE lease_until NOT NULL;
 CREATE INDEX events_letters ON events (id) WHERE state IN (3, 4);
 CREATE INDEX events_groups ON events (fingerprint, id) WHERE state IN (3, 4);
 CREATE INDEX events_parked_lane ON events (source, parked_at) WHERE state IN (3, 4) AND lane IS NOT NULL;
 CREATE INDEX events_oldest ON events (source, parked_at) WHERE state = 3;
+
+-- The index of key digests; rows of the newest events, after meta's keys_through, are still to come (key_index.h).
+CREATE TABLE event_keys (
+  key_digest INTEGER NOT NULL, key_ordinal INTEGER NOT NULL, event_id INTEGER NOT NULL,
+  PRIMARY KEY (key_digest, key_ordinal)
+) WITHOUT ROWID;
 
 -- What only an event that failed needs; one row from its first failure on.
 CREATE TABLE failures (

@@ -392,6 +392,7 @@ TEST_F(HttpServerTest, StopLetsARunningRequestFinish) {
   Serve();
   RawClient idle(server->port());
   idle.Send("GET /idle HTTP/1.1\r\nHost: a\r\n\r\n");
+  while (echo.handled < 1) std::this_thread::yield();
   RawClient busy(server->port());
   busy.Send("GET /busy HTTP/1.1\r\nHost: a\r\n\r\n");
   while (echo.handled < 2) std::this_thread::yield();
@@ -424,6 +425,24 @@ TEST_F(HttpServerTest, AnAnswerAfterStopDoesNoHarm) {
   echo.kept.clear();  // answers 500 to nobody
   client.ReadAll();
   EXPECT_TRUE(client.closed());
+}
+
+TEST_F(HttpServerTest, AnswersThatComeWhileTheServerStopsDoNoHarm) {
+  echo.keep_silent = true;
+  for (int round = 0; round < 20; ++round) {
+    echo.handled = 0;
+    Serve();
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < 16; ++i) {
+      clients.push_back(std::make_unique<RawClient>(server->port()));
+      clients.back()->Send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    while (echo.handled < 16) std::this_thread::yield();
+    auto stopped = std::async(std::launch::async, [&] { server->Stop(Duration(0)); });
+    for (Responder& respond : std::exchange(echo.kept, {})) respond({.body = "answered"});
+    stopped.get();
+    EXPECT_EQ(server->connections(), 0);
+  }
 }
 
 TEST_F(HttpServerTest, AnswersFromOtherThreadsAllArrive) {
