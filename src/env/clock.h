@@ -1,6 +1,8 @@
 // Time as a value passed in. Everything asks a Clock; only RealClock asks the machine.
 #pragma once
 
+#include <atomic>
+
 #include "dlo/time.h"
 
 namespace dlo {
@@ -20,16 +22,16 @@ class RealClock final : public Clock {
   [[nodiscard]] Duration Monotonic() const override;
 };
 
-/// Moves only when told to. Not thread-safe against Advance.
+/// Moves only when told to. Thread-safe.
 class ManualClock final : public Clock {
  public:
-  explicit ManualClock(Time start) : now_(start) {}
-  [[nodiscard]] Time Now() const override { return now_; }
-  [[nodiscard]] Duration Monotonic() const override { return now_.time_since_epoch(); }
-  void Advance(Duration by) { now_ += by; }
+  explicit ManualClock(Time start) : now_(start.time_since_epoch().count()) {}
+  [[nodiscard]] Time Now() const override { return Time(Monotonic()); }
+  [[nodiscard]] Duration Monotonic() const override { return Duration(now_.load()); }
+  void Advance(Duration by) { now_ += by.count(); }
 
  private:
-  Time now_;
+  std::atomic<Duration::rep> now_;
 };
 
 }  // namespace dlo

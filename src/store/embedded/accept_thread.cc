@@ -24,8 +24,9 @@ AcceptThread::AcceptThread(Deps deps, KeyFilter known)
       known_(std::move(known)),
       commit_seconds_(deps_.metrics.histogram("dlo_store_commit_seconds", "Duration of the store's commits",
                                               {{"part", "journal"}})),
-      durable_seq_(deps_.journal.last_seq()),
-      thread_([this] { Loop(); }) {}
+      durable_seq_(deps_.journal.last_seq()) {
+  if (deps_.own_thread) thread_ = std::thread([this] { Loop(); });
+}
 
 AcceptThread::~AcceptThread() {
   Stop();
@@ -78,6 +79,17 @@ void AcceptThread::Stop() {
     wake_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
+  if (!deps_.own_thread) Step();
+}
+
+bool AcceptThread::Step() {
+  std::vector<Request> requests;
+  {
+    const std::lock_guard lock(mutex_);
+    requests.swap(waiting_);
+  }
+  AppendInGroups(requests);
+  return !requests.empty();
 }
 
 void AcceptThread::Loop() {
@@ -91,19 +103,23 @@ void AcceptThread::Loop() {
       if (waiting_.empty()) return;
       requests.swap(waiting_);
     }
-    std::size_t begin = 0;
-    while (begin < requests.size()) {
-      std::size_t end = begin, receipts = 0;
-      std::int64_t bytes = 0;
-      while (end < requests.size() && (end == begin || (bytes + requests[end].bytes <= kGroupBytes &&
-                                                        receipts + requests[end].receipts.size() <= kGroupReceipts))) {
-        bytes += requests[end].bytes;
-        receipts += requests[end].receipts.size();
-        ++end;
-      }
-      Append(std::span(requests).subspan(begin, end - begin));
-      begin = end;
+    AppendInGroups(requests);
+  }
+}
+
+void AcceptThread::AppendInGroups(std::span<Request> requests) {
+  std::size_t begin = 0;
+  while (begin < requests.size()) {
+    std::size_t end = begin, receipts = 0;
+    std::int64_t bytes = 0;
+    while (end < requests.size() && (end == begin || (bytes + requests[end].bytes <= kGroupBytes &&
+                                                      receipts + requests[end].receipts.size() <= kGroupReceipts))) {
+      bytes += requests[end].bytes;
+      receipts += requests[end].receipts.size();
+      ++end;
     }
+    Append(requests.subspan(begin, end - begin));
+    begin = end;
   }
 }
 

@@ -30,6 +30,7 @@ class AcceptThread {
     Clock& clock;
     Metrics& metrics;
     std::function<std::int64_t(std::string_view)> key_digest;
+    bool own_thread = true;  // false: nothing is appended before Step or Stop
   };
 
   /// `known` holds every key that the index holds.
@@ -38,6 +39,8 @@ class AcceptThread {
 
   /// See Inbox::Accept. Thread-safe; takes one short lock.
   void Accept(std::vector<std::shared_ptr<Receipt>> batch, AcceptDone done);
+  /// Without a thread: appends on the caller's what waits. False: nothing waited.
+  bool Step();
   /// ok, or why the last append failed. "store_failed" is for ever.
   [[nodiscard]] Result<void> Health() const;
   /// Seq of the newest receipt that is durable.
@@ -56,6 +59,7 @@ class AcceptThread {
   /// Takes the request, or says why not and leaves it.
   std::optional<Error> Queue(Request& request);
   void Loop();
+  void AppendInGroups(std::span<Request> requests);
   void Append(std::span<Request> requests);
   void AppendApart(std::span<Request> requests, std::span<std::shared_ptr<Receipt>> receipts, const Error& error);
   void Refuse(std::span<Request> requests, const Error& error);

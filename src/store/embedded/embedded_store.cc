@@ -34,10 +34,10 @@ constexpr Duration kReadYourWrites = std::chrono::seconds(1);
 /// After "disk_full" the store is ready again when so much is free: some groups of the journal.
 constexpr std::uint64_t kEnoughFree = std::uint64_t{32} << 20;
 
-class EmbeddedStore final : public Store {
+class EmbeddedStore final : public SteppedStore {
  public:
-  EmbeddedStore(EmbeddedOptions options, Files& files, Clock& clock)
-      : options_(std::move(options)), files_(files), clock_(clock), hot_(options_.hot_bytes) {}
+  EmbeddedStore(EmbeddedOptions options, bool threads, Files& files, Clock& clock)
+      : options_(std::move(options)), threads_(threads), files_(files), clock_(clock), hot_(options_.hot_bytes) {}
   ~EmbeddedStore() override { Close(); }
 
   Result<void> Open(CrashPoints& crash_points, Metrics& metrics);
@@ -64,6 +64,8 @@ class EmbeddedStore final : public Store {
   Result<int> ExpireAllLeases(Time now) override {
     return index_->Run(Flush::normal, [&](IndexContext& c) { return ExpireLeases(c.db, now); });
   }
+  bool StepJournal() override { return accept_->Step(); }
+  bool StepIndex() override { return index_->Step(); }
   void OnWork(std::function<void()> ring) override { index_->OnWork(std::move(ring)); }
 
   // Letters
@@ -178,6 +180,7 @@ class EmbeddedStore final : public Store {
   Result<Figures> ReadFiguresWith(Result<Figures> (*read)(Db&, const FigureFacts&));
 
   EmbeddedOptions options_;
+  const bool threads_;
   Files& files_;
   Clock& clock_;
   HotCache hot_;
@@ -202,16 +205,18 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
   if (!lock) return std::unexpected(std::move(lock.error()));
   lock_ = std::move(*lock);
 
-  Result<std::unique_ptr<Journal>> journal =
-      Journal::Open(files_, clock_, crash_points,
-                    {.folder = JournalFolder(options_.database), .segment_bytes = options_.segment_bytes});
+  Result<std::unique_ptr<Journal>> journal = Journal::Open(
+      files_, clock_, crash_points,
+      {.folder = JournalFolder(options_.database), .segment_bytes = options_.segment_bytes, .work_ahead = threads_});
   if (!journal) return std::unexpected(std::move(journal.error()));
   journal_ = std::move(*journal);
 
-  Result<std::unique_ptr<Db>> writer = Db::Open(options_.database, Db::Mode::writer);
+  Result<std::unique_ptr<Db>> writer = Db::Open(options_.database, Db::Mode::writer, options_.vfs);
   if (!writer) return std::unexpected(std::move(writer.error()));
   writer_ = std::move(*writer);
   if (Result<void> migrated = Migrate(*writer_, clock_.Now()); !migrated) return migrated;
+  // The database's name: SQLite syncs what is in it.
+  if (Result<void> synced = files_.SyncFolder(folder); !synced) return synced;
 
   intake_ = std::make_unique<Intake>(*journal_, hot_, Intake::Options{options_.same_event, options_.holds_lane});
   index_ = std::make_unique<IndexThread>(IndexThreadDeps{*writer_, *intake_, clock_, crash_points, metrics, lag_});
@@ -219,13 +224,13 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
   if (!mark) return std::unexpected(mark.error());
   Result<KeyFilter> known = LoadKeyFilter(*writer_);
   if (!known) return std::unexpected(known.error());
-  if (Result<void> opened = readers_.Open(options_.database, kReaders); !opened) return opened;
+  if (Result<void> opened = readers_.Open(options_.database, options_.vfs, kReaders); !opened) return opened;
 
   quarantine_dropped_ = &metrics.counter("dlo_quarantine_dropped_total",
                                          "Rejected deliveries that were not kept because the store was busy");
-  index_->Start(*mark);
+  index_->Start(*mark, threads_);
   accept_ = std::make_unique<AcceptThread>(
-      AcceptThread::Deps{*journal_, *index_, lag_, clock_, metrics, options_.key_digest}, std::move(*known));
+      AcceptThread::Deps{*journal_, *index_, lag_, clock_, metrics, options_.key_digest, threads_}, std::move(*known));
   return {};
 }
 
@@ -316,9 +321,16 @@ std::string JournalFolder(const std::string& database) {
 
 Result<std::unique_ptr<Store>> OpenEmbedded(EmbeddedOptions options, Files& files, Clock& clock,
                                             CrashPoints& crash_points, Metrics& metrics) {
-  auto store = std::make_unique<EmbeddedStore>(std::move(options), files, clock);
+  auto store = std::make_unique<EmbeddedStore>(std::move(options), true, files, clock);
   if (Result<void> opened = store->Open(crash_points, metrics); !opened) return std::unexpected(opened.error());
   return std::unique_ptr<Store>(std::move(store));
+}
+
+Result<std::unique_ptr<SteppedStore>> OpenStepped(EmbeddedOptions options, Files& files, Clock& clock,
+                                                  CrashPoints& crash_points, Metrics& metrics) {
+  auto store = std::make_unique<EmbeddedStore>(std::move(options), false, files, clock);
+  if (Result<void> opened = store->Open(crash_points, metrics); !opened) return std::unexpected(opened.error());
+  return std::unique_ptr<SteppedStore>(std::move(store));
 }
 
 }  // namespace dlo::store

@@ -31,6 +31,8 @@ struct EmbeddedOptions {
   std::function<bool(const std::string& source)> holds_lane;
   /// For tests of digest clashes. Unset: Digest64.
   std::function<std::int64_t(std::string_view)> key_digest;
+  /// The SQLite VFS under the index. Empty: SQLite's own.
+  std::string vfs;
 };
 
 /// Where the journal of a database is: the folder "journal" beside it.
@@ -41,5 +43,16 @@ struct EmbeddedOptions {
 /// corrupt, invalid "schema_newer", "schema_changed" (a migration's checksum differs) or "constraint_missing".
 Result<std::unique_ptr<Store>> OpenEmbedded(EmbeddedOptions options, Files& files, Clock& clock,
                                             CrashPoints& crash_points, Metrics& metrics);
+
+/// The same store without threads, for simulations: what was accepted waits for StepJournal, what is in the journal for
+/// StepIndex; reads and acts run at once on the caller's thread, as they do for one who waits.
+class SteppedStore : public Store {
+ public:
+  /// False: there was nothing to do.
+  virtual bool StepJournal() = 0;
+  virtual bool StepIndex() = 0;
+};
+Result<std::unique_ptr<SteppedStore>> OpenStepped(EmbeddedOptions options, Files& files, Clock& clock,
+                                                  CrashPoints& crash_points, Metrics& metrics);
 
 }  // namespace dlo::store

@@ -212,7 +212,7 @@ Result<ExchangeResult> ExchangeWork(IndexContext& context, Bodies bodies, const 
     if (!next) return std::unexpected(next.error());
     if (*next) result.next_due = result.next_due ? std::min(*result.next_due, **next) : **next;
   }
-  context.wanted = result.claimed.size() < wanted;
+  if (wanted > 0) context.wanted = result.claimed.size() < wanted;
   if (!request.finished.empty()) context.applied = true;
   if (!result.claimed.empty()) context.claimed = true;
   return result;

@@ -70,9 +70,19 @@ Result<void> IndexThread::TakeInNow(ReceiptGroup group) {
   return done;
 }
 
-void IndexThread::Start(const Mark& mark) {
+void IndexThread::Start(const Mark& mark, bool own_thread) {
   indexed_seq_.store(mark.seq, std::memory_order_release);
-  thread_ = std::thread([this] { Loop(); });
+  stepped_ = !own_thread;
+  if (own_thread) thread_ = std::thread([this] { Loop(); });
+}
+
+bool IndexThread::Step() {
+  std::unique_lock lock(mutex_);
+  if (taken_.empty() && groups_.empty() && tasks_.empty()) return false;
+  const Work work = TakeWhatIsThere();
+  lock.unlock();
+  Round(work);
+  return true;
 }
 
 void IndexThread::Push(ReceiptGroup group) {
@@ -87,6 +97,11 @@ Result<void> IndexThread::RunTask(Task& task) {
   std::unique_lock lock(mutex_);
   if (stopping_) return std::unexpected(Stopping());
   tasks_.push_back(&task);
+  if (stepped_) {
+    lock.unlock();
+    Step();
+    return std::move(task.outcome);
+  }
   wake_.notify_one();
   task.ready.wait(lock, [&task] { return task.finished; });
   return std::move(task.outcome);
@@ -108,6 +123,7 @@ void IndexThread::OnWork(std::function<void()> ring) {
 
 void IndexThread::WaitForSeq(std::int64_t seq, Duration at_most) {
   if (indexed_seq() >= seq) return;
+  if (stepped_) return static_cast<void>(Step());
   std::unique_lock lock(mutex_);
   ++readers_;
   wake_.notify_one();
@@ -129,27 +145,39 @@ void IndexThread::Stop() {
     indexed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
+  if (!std::exchange(stepped_, false)) return;
+  for (bool more = true; more;) {
+    std::unique_lock lock(mutex_);
+    const Work work = TakeWhatIsThere();
+    lock.unlock();
+    more = Round(work);
+  }
 }
 
 void IndexThread::Loop() {
   NameThread("dlo-index");
-  for (;;) {
-    Work work = Take();
-    if (!taken_.empty() || !work.normal.empty()) {
-      const bool receipts = !taken_.empty();
-      const Result<void> committed = Transaction(Flush::normal, receipts, work.normal);
-      Finish(work.normal, committed);
-      if (receipts && committed) Answer();
-      if (receipts && !committed && work.stop) Refuse(committed.error());
-    }
-    if (!work.full.empty()) Finish(work.full, Transaction(Flush::full, false, work.full));
-    Checkpoint();
-    if (!work.stop) continue;
+  while (Round(Take())) {
+  }
+}
+
+bool IndexThread::Round(const Work& work) {
+  if (!taken_.empty() || !work.normal.empty()) {
+    const bool receipts = !taken_.empty();
+    const Result<void> committed = Transaction(Flush::normal, receipts, work.normal);
+    Finish(work.normal, committed);
+    if (receipts && committed) Answer();
+    if (receipts && !committed && work.stop) Refuse(committed.error());
+  }
+  if (!work.full.empty()) Finish(work.full, Transaction(Flush::full, false, work.full));
+  Checkpoint();
+  if (!work.stop) return true;
+  {
     const std::lock_guard lock(mutex_);
-    if (taken_.empty() && groups_.empty() && tasks_.empty()) break;
+    if (!taken_.empty() || !groups_.empty() || !tasks_.empty()) return true;
   }
   // The next start finds one file.
   sqlite3_wal_checkpoint_v2(deps_.db.handle(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  return false;
 }
 
 bool IndexThread::NobodyMayWait() const {
@@ -174,6 +202,10 @@ IndexThread::Work IndexThread::Take() {
     if (busy_) wake_.wait_for(lock, (wanted_ ? kGatherWanted : kGather).at_most, [this] { return NobodyMayWait(); });
     gathering_ = false;
   }
+  return TakeWhatIsThere();
+}
+
+IndexThread::Work IndexThread::TakeWhatIsThere() {
   std::size_t receipts = 0;
   for (const ReceiptGroup& group : taken_) receipts += group.receipts.size();
   while (!groups_.empty() && receipts < kReceiptsPerTransaction) {

@@ -69,8 +69,10 @@ class IndexThread {
 
   /// Recovery, before Start: takes one batch in, in a transaction of its own, on the caller's thread.
   Result<void> TakeInNow(ReceiptGroup group);
-  /// `mark` is where the index stands.
-  void Start(const Mark& mark);
+  /// `mark` is where the index stands. Without a thread of its own nothing happens before Step, Run or Stop.
+  void Start(const Mark& mark, bool own_thread = true);
+  /// Without a thread: does on the caller's what is queued. False: there was nothing to do.
+  bool Step();
 
   /// Queues a batch; batches are taken in by the order of these calls.
   void Push(ReceiptGroup group);
@@ -130,7 +132,9 @@ class IndexThread {
 
   Result<void> RunTask(Task& task);
   void Loop();
-  Work Take();
+  Work Take();                               // waits for work, and gathers
+  Work TakeWhatIsThere();                    // with mutex_ held
+  bool Round(const Work& work);              // false: told to stop, and everything is done
   [[nodiscard]] bool NobodyMayWait() const;  // mutex_ is held
   void Dequeue();                            // likewise; the first of groups_ becomes the last of taken_
   Result<void> Transaction(Flush flush, bool receipts, std::span<Task* const> tasks);
@@ -168,6 +172,7 @@ class IndexThread {
   std::shared_ptr<std::function<void()>> ring_;
   std::optional<Error> error_;  // of the last commit
   std::atomic<std::int64_t> indexed_seq_{0};
+  bool stepped_ = false;
   std::thread thread_;
 };
 

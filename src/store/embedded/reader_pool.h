@@ -17,9 +17,9 @@ namespace dlo::store {
 
 class ReaderPool {
  public:
-  Result<void> Open(const std::string& path, int connections) {
+  Result<void> Open(const std::string& path, const std::string& vfs, int connections) {
     for (int i = 0; i < connections; ++i) {
-      Result<std::unique_ptr<Db>> reader = Db::Open(path, Db::Mode::reader);
+      Result<std::unique_ptr<Db>> reader = Db::Open(path, Db::Mode::reader, vfs);
       if (!reader) return std::unexpected(std::move(reader.error()));
       free_.push_back(std::move(*reader));
     }

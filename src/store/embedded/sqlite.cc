@@ -128,12 +128,13 @@ std::optional<std::int64_t> Statement::OptInt(int column) const {
   return Int(column);
 }
 
-Result<std::unique_ptr<Db>> Db::Open(const std::string& path, Mode mode) {
+Result<std::unique_ptr<Db>> Db::Open(const std::string& path, Mode mode, const std::string& vfs) {
   const int flags = mode == Mode::writer ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
   // Statistics of memory that nobody reads, under a lock of the whole process.
   [[maybe_unused]] static const int configured = sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
   sqlite3* handle = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &handle, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+  const int code = sqlite3_open_v2(path.c_str(), &handle, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
+                                   vfs.empty() ? nullptr : vfs.c_str());
   std::unique_ptr<Db> db(new Db(handle));
   if (code != SQLITE_OK) {
     Error error = SqliteError(handle, code);

@@ -65,8 +65,8 @@ class Db {
  public:
   enum class Mode : unsigned char { writer, reader };
   /// writer: creates the file, WAL, synchronous NORMAL, 4 KiB pages, automatic checkpoints off, no mmap, foreign keys
-  /// off. reader: read-only, query_only.
-  static Result<std::unique_ptr<Db>> Open(const std::string& path, Mode mode);
+  /// off. reader: read-only, query_only. vfs: empty for SQLite's own.
+  static Result<std::unique_ptr<Db>> Open(const std::string& path, Mode mode, const std::string& vfs = {});
   ~Db();
   Db(const Db&) = delete;
   Db& operator=(const Db&) = delete;

@@ -642,6 +642,7 @@ class Gate {
 
 class InProcessTest : public DispatcherTest {
  protected:
+  ~InProcessTest() override { dispatcher.reset(); }  // its threads wake what is below
   void MakeWith(Handler handler, int concurrency) {
     TargetConfig& target = AddTarget("local", concurrency);
     target.type = TargetType::in_process;
