@@ -1,0 +1,91 @@
+// What every benchmark needs: an end with a reason, medians, CPU by thread, and the table of figures.
+#pragma once
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace dlo::bench {
+
+[[noreturn]] inline void Die(const std::string& why) {
+  fmt::print(stderr, "bench: {}\n", why);
+  std::exit(1);
+}
+
+/// CPU seconds that each of our threads has used so far, by name.
+inline std::map<std::string, double> CpuByThread() {
+  std::map<std::string, double> cpu;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string line;
+    std::getline(std::ifstream(task.path() / "stat"), line);
+    const std::size_t open = line.find('('), close = line.rfind(')');
+    if (close == std::string::npos) continue;  // it has ended
+    std::istringstream rest(line.substr(close + 2));
+    std::string skipped;
+    for (int field = 3; field < 14; ++field) rest >> skipped;
+    double user = 0, kernel = 0;
+    rest >> user >> kernel;
+    cpu[line.substr(open + 1, close - open - 1)] += (user + kernel) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  }
+  return cpu;
+}
+
+inline double Median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+/// A folder on the disk of the build folder, since /tmp may be memory; gone with the object.
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::canonical("/proc/self/exe").parent_path() / fmt::format("bench-{}", getpid())) {}
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  /// A new empty folder in it, and nothing else.
+  std::string Fresh() {
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+    return path_.string();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// One line of the table. `ratio` is the share of the baseline's performance that we reach.
+struct Figure {
+  std::string name, unit;
+  double value = 0, baseline = 0, ratio = 0, reach = 0;  // reach 0: none is set
+};
+
+/// As a list of JSON objects, or as a table.
+inline void Tell(const std::vector<Figure>& figures, bool json) {
+  if (json) {
+    fmt::print("[");
+    for (std::size_t i = 0; i < figures.size(); ++i) {
+      const Figure& f = figures[i];
+      fmt::print(R"({}{{"figure":"{}","value":{:.2f},"unit":"{}","baseline":{:.2f},"ratio":{:.3f},"reach":{}}})",
+                 i == 0 ? "" : ",\n", f.name, f.value, f.unit, f.baseline, f.ratio,
+                 f.reach > 0 ? fmt::format("{}", f.reach) : "null");
+    }
+    fmt::print("]\n");
+    return;
+  }
+  fmt::print("{:<58}{:>12}{:>12}{:>8}{:>8}\n", "", "dlo", "baseline", "ratio", "reach");
+  for (const Figure& f : figures) {
+    fmt::print("{:<58}{:>12.{}f}{:>12.{}f}{:>8.2f}{:>8}\n", f.name + " (" + f.unit + ")", f.value,
+               f.value < 100 ? 2 : 0, f.baseline, f.baseline < 100 ? 2 : 0, f.ratio,
+               f.reach > 0 ? fmt::format("{}", f.reach) : "");
+  }
+}
+
+}  // namespace dlo::bench
