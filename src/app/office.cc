@@ -257,6 +257,7 @@ Result<std::unique_ptr<Office>> Office::Open(OfficeOptions options) {
 namespace dlo {
 
 Result<std::unique_ptr<Service>> Service::Open(Config config) {
+  log::SetLevel(config.log_level);
   app::OfficeOptions options;
   options.config = std::move(config);
   auto office = app::Office::Open(std::move(options));

@@ -43,11 +43,12 @@ class Office {
       hot_.Keep(std::move(receipt));
     }
     OrThrow(db_->Exec("COMMIT"));
+    OrThrow(lanes_.Load(*db_));
   }
 
   /// Claims everything that is due, then ends it; returns the steps that each took.
   std::pair<std::int64_t, std::int64_t> ClaimAndEnd() {
-    IndexContext context{*db_, counts_, names_, clock_};
+    IndexContext context{*db_, counts_, names_, lanes_, clock_};
     (void)Steps();
     std::vector<Claimed> claimed;
     OrThrow(ClaimDue(context, {*journal_, hot_}, {"stripe", "billing", 100}, {"worker"}, kNow, claimed));
@@ -66,7 +67,7 @@ class Office {
 
   /// The stuck subject's first event ends and frees the next.
   std::int64_t EndStuck() {
-    IndexContext context{*db_, counts_, names_, clock_};
+    IndexContext context{*db_, counts_, names_, lanes_, clock_};
     OrThrow(db_->Exec("UPDATE events SET state = 1, due_at = NULL, lease_until = 5, token = 1 WHERE id = 1"));
     (void)Steps();
     Transition t;
@@ -107,6 +108,7 @@ class Office {
   HotCache hot_{std::size_t{1} << 20};
   Counts counts_;
   Names names_;
+  Lanes lanes_;
   std::unique_ptr<Db> db_;
   std::unique_ptr<Journal> journal_;
   std::int64_t source_ = 0;

@@ -27,6 +27,8 @@
 namespace dlo::store {
 namespace {
 
+/// events_behind stops counting here: more is "more than 10,000" to a person.
+constexpr std::int64_t kMaxBehindCounted = 10'001;
 constexpr int kReaders = 3;
 /// Whoever was answered finds his event in the lists, though the index is some milliseconds behind; under overload he
 /// waits no longer than this.
@@ -70,7 +72,11 @@ class EmbeddedStore final : public SteppedStore {
 
   // Letters
   Result<Page> List(const Filter& filter, int limit, const std::string& cursor) override {
-    return Read([&](Db& db) { return ListLetters(db, filter, limit, cursor); });
+    Result<Page> page = Read([&](Db& db) { return ListLetters(db, filter, limit, cursor); });
+    if (page) {
+      for (Letter& letter : page->items) CountBehind(letter);
+    }
+    return page;
   }
   Result<std::int64_t> Count(const Filter& filter) override {
     return Read([&](Db& db) { return CountLetters(db, filter); });
@@ -88,7 +94,7 @@ class EmbeddedStore final : public SteppedStore {
                                             const Actor& actor, Time now) override {
     return Write(Flush::full, [&](IndexContext& c) {
       c.NotifyWork();
-      return store::ReleaseLanes(c.db, source, max_behind, older_than, actor, now);
+      return store::ReleaseLanes(c.db, c.lanes, source, max_behind, older_than, actor, now);
     });
   }
 
@@ -106,7 +112,7 @@ class EmbeddedStore final : public SteppedStore {
   Result<std::int64_t> ReleaseBatch(std::int64_t replay_id, int n, Time now) override {
     return Write(Flush::normal, [&](IndexContext& c) {
       c.NotifyWork();
-      return ReleaseReplayBatch(c.db, c.counts, replay_id, n, now);
+      return ReleaseReplayBatch(c.db, c.counts, c.lanes, replay_id, n, now);
     });
   }
   Result<ReplayProgress> Get(std::int64_t replay_id) override {
@@ -165,6 +171,7 @@ class EmbeddedStore final : public SteppedStore {
 
  private:
   void WaitForIndex();
+  void CountBehind(Letter& letter) const;
   /// A read that finds whatever was answered before it began.
   template <typename F>
   auto Read(F&& fn) -> std::invoke_result_t<F&, Db&> {
@@ -220,6 +227,7 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
 
   intake_ = std::make_unique<Intake>(*journal_, hot_, Intake::Options{options_.same_event, options_.holds_lane});
   index_ = std::make_unique<IndexThread>(IndexThreadDeps{*writer_, *intake_, clock_, crash_points, metrics, lag_});
+  if (Result<void> loaded = index_->Load(); !loaded) return loaded;
   const Result<Mark> mark = CatchUp(*journal_, *writer_, *index_, options_.key_digest);
   if (!mark) return std::unexpected(mark.error());
   Result<KeyFilter> known = LoadKeyFilter(*writer_);
@@ -244,6 +252,12 @@ void EmbeddedStore::Close() {
   });
 }
 
+void EmbeddedStore::CountBehind(Letter& letter) const {
+  const bool parked = letter.state == State::dead || letter.state == State::held;
+  const auto lane = parked ? LaneOf(letter.source, letter.subject) : std::nullopt;
+  if (lane) letter.events_behind = index_->lanes().Behind(*lane, letter.id, kMaxBehindCounted);
+}
+
 void EmbeddedStore::WaitForIndex() {
   // While the disk refuses the index stands still; reading goes on with what it has.
   if (index_->Health()) index_->WaitForSeq(accept_->durable_seq(), kReadYourWrites);
@@ -265,7 +279,9 @@ Result<LetterDetail> EmbeddedStore::Show(EventId id) {
   if (!record) log::Warn("receipt_unreadable", {{"event", id}, {"reason", record.error().message}});
   // A letter whose bytes are gone must be seen all the same.
   const Receipt* receipt = record ? record->receipt.get() : nullptr;
-  return Read([&](Db& db) { return ShowLetter(db, id, receipt); });
+  Result<LetterDetail> shown = Read([&](Db& db) { return ShowLetter(db, id, receipt); });
+  if (shown) CountBehind(shown->letter);
+  return shown;
 }
 
 Result<std::string> EmbeddedStore::Payload(EventId id) {
@@ -280,7 +296,8 @@ Result<std::vector<Result<Letter>>> EmbeddedStore::Triage(std::span<const Triage
     std::vector<Result<Letter>> letters;
     letters.reserve(acts.size());
     for (const TriageAct& act : acts) {
-      letters.push_back(ApplyTriage(c.db, c.counts, act, actor, now));
+      letters.push_back(ApplyTriage(c.db, c.counts, c.lanes, act, actor, now));
+      if (letters.back()) CountBehind(*letters.back());
       if (!letters.back() && !IsRefusal(letters.back().error())) return std::unexpected(letters.back().error());
     }
     c.NotifyWork();

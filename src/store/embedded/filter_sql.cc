@@ -152,8 +152,8 @@ Result<FilterSql> FilterSql::ForReplay(const Filter& filter) {
   }
   // Those already released are waiting or running; these are still letters.
   sql.And(
-      "e.id NOT IN (SELECT i.event_id FROM replays r CROSS JOIN replay_items i ON i.replay_id = r.id AND i.state = 0 "
-      "AND i.state < 2 WHERE r.state IN ('running', 'paused'))");
+      "e.id NOT IN (SELECT i.event_id FROM replays r CROSS JOIN replay_items i INDEXED BY replay_items_queued "
+      "ON i.replay_id = r.id AND i.state = 0 WHERE r.state IN ('running', 'paused'))");
   if (auto added = sql.Add(filter); !added) return std::unexpected(added.error());
   return sql;
 }

@@ -194,7 +194,8 @@ Result<ApplyStatus> ApplyTransition(IndexContext& context, HotCache& hot, const 
   if (done) done = RecordAttempt(context.db, transition, row->attempt_no, text);
   if (done && !transition.fingerprint.empty()) done = RecordFailure(context.db, transition, text);
   if (done && transition.to == State::resolved) done = RecordResolve(context.db, transition, text);
-  if (done) done = SettleLane(context.db, row->lane);
+  if (!stays) context.lanes.Leave(row->lane, transition.id);
+  if (done) done = context.lanes.Settle(context.db, row->lane);
   if (done) done = EndReplay(context.db, transition, row->replay_id);
   if (!done) return std::unexpected(done.error());
   context.counts.Move(row->source, State::running, row->failure_class, transition.to, failure_class);
@@ -271,7 +272,7 @@ Result<int> HandBackLeases(IndexContext& context, std::span<const LeaseRef> leas
               .Bind(3, ToMicros(now))
               .Run();
     }
-    if (done) done = SettleLane(context.db, row->lane);
+    if (done) done = context.lanes.Settle(context.db, row->lane);
     if (!done) return std::unexpected(done.error());
     context.counts.Move(row->source, State::running, row->failure_class, State::waiting, row->failure_class);
     ++handed_back;

@@ -11,6 +11,7 @@
 #include "dlo/result.h"
 #include "env/clock.h"
 #include "store/embedded/counts.h"
+#include "store/embedded/lanes.h"
 #include "store/embedded/sqlite.h"
 
 namespace dlo::store {
@@ -39,6 +40,7 @@ struct IndexContext {
   Db& db;
   Counts& counts;
   Names& names;
+  Lanes& lanes;
   Clock& clock;
   bool work = false;     // set by NotifyWork: the dispatcher is woken after the commit
   bool claimed = false;  // set by the queue, for crash points

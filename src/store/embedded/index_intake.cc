@@ -164,9 +164,7 @@ Result<void> Intake::FindLane(NewRow& row, IndexContext& context, const Receipt&
   if (row.state != State::waiting && !holds) return {};
   row.lane = LaneOf(receipt.source, receipt.subject);
   if (!row.lane || row.state != State::waiting) return {};
-  const Result<bool> occupied = LaneOccupied(context.db, *row.lane);
-  if (!occupied) return std::unexpected(occupied.error());
-  row.behind = *occupied;
+  row.behind = context.lanes.Occupied(*row.lane);
   return {};
 }
 
@@ -219,6 +217,11 @@ Result<void> Intake::Insert(IndexContext& context, const Incoming& incoming, std
           .Run();
   if (!inserted) return inserted;
   keys_.Add(incoming.key_digest, {row.ordinal, receipt.id});
+  if (row.lane && row.state == State::waiting && !row.behind) {
+    context.lanes.EnterFront(*row.lane, receipt.id);
+  } else {
+    context.lanes.Enter(row.lane, receipt.id);
+  }
   context.counts.Add(source, row.state, row.failure_class, 1);
   if (dead) {
     return context.db

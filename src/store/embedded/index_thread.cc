@@ -221,7 +221,7 @@ IndexThread::Work IndexThread::TakeWhatIsThere() {
 
 Result<void> IndexThread::Transaction(Flush flush, bool receipts, std::span<Task* const> tasks) {
   const Duration began = deps_.clock.Monotonic();
-  IndexContext context{deps_.db, counts_, names_, deps_.clock};
+  IndexContext context{deps_.db, counts_, names_, lanes_, deps_.clock};
   Result<void> done;
   if (flush == Flush::full) done = deps_.db.Exec("PRAGMA synchronous = FULL");
   if (done) done = deps_.db.Prepare("BEGIN IMMEDIATE").Run();
@@ -235,6 +235,7 @@ Result<void> IndexThread::Transaction(Flush flush, bool receipts, std::span<Task
   if (flush == Flush::full) (void)deps_.db.Exec("PRAGMA synchronous = NORMAL");
   Note(receipts, done);
   if (!done) return done;
+  lanes_.Commit();
   if (receipts) deps_.crash_points.At("index.after_commit");
   if (context.claimed) deps_.crash_points.At("claim.after_commit");
   if (context.applied) deps_.crash_points.At("apply.after_commit");
@@ -279,11 +280,13 @@ Result<void> IndexThread::TakeInReceipts(IndexContext& context) {
 Result<void> IndexThread::RunOne(IndexContext& context, Task& task) {
   Db& db = deps_.db;
   if (Result<void> began = db.Prepare("SAVEPOINT task").Run(); !began) return began;
+  const std::size_t mark = lanes_.Mark();
   task.outcome = task.Do(context);
   if (task.outcome) task.outcome = counts_.Flush(db);
   if (task.outcome) return db.Prepare("RELEASE task").Run();
   counts_.Clear();
   names_.Forget();
+  lanes_.RollBackTo(mark);
   if (sqlite3_get_autocommit(db.handle()) != 0) return task.outcome;  // SQLite gave the transaction up by itself
   if (Result<void> undone = db.Prepare("ROLLBACK TO task").Run(); !undone) return undone;
   return db.Prepare("RELEASE task").Run();
@@ -293,6 +296,7 @@ void IndexThread::RollBack() {
   if (sqlite3_get_autocommit(deps_.db.handle()) == 0) (void)deps_.db.Prepare("ROLLBACK").Run();
   counts_.Clear();
   names_.Forget();
+  lanes_.RollBackTo(0);
   deps_.intake.Forget();
 }
 

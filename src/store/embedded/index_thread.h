@@ -67,6 +67,9 @@ class IndexThread {
   explicit IndexThread(IndexThreadDeps deps);
   ~IndexThread();
 
+  /// Before anything else: reads what is kept in memory.
+  Result<void> Load() { return lanes_.Load(deps_.db); }
+  [[nodiscard]] const Lanes& lanes() const { return lanes_; }
   /// Recovery, before Start: takes one batch in, in a transaction of its own, on the caller's thread.
   Result<void> TakeInNow(ReceiptGroup group);
   /// `mark` is where the index stands. Without a thread of its own nothing happens before Step, Run or Stop.
@@ -152,6 +155,7 @@ class IndexThread {
   IndexThreadDeps deps_;
   Counts counts_;
   Names names_;
+  Lanes lanes_;
   Histogram& commit_seconds_;
   int wal_pages_ = 0, checkpointed_pages_ = 0;
   std::deque<ReceiptGroup> taken_;               // being taken in; kept until their commit

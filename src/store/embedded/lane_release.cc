@@ -29,34 +29,24 @@ Result<std::vector<Holder>> Holders(Db& db, const std::string& source, Time olde
   }
 }
 
-/// Counts no further than one beyond `at_most`.
-Result<bool> MoreBehindThan(Db& db, std::int64_t lane, std::int64_t at_most) {
-  Statement count = db.Prepare(
-      "SELECT COUNT(*) FROM (SELECT 1 FROM events INDEXED BY events_lane "
-      "WHERE lane = ?1 AND lane IS NOT NULL AND state = 0 LIMIT ?2)");
-  const Result<bool> row = count.Bind(1, lane).Bind(2, at_most + 1).Step();
-  if (!row) return std::unexpected(row.error());
-  return count.Int(0) > at_most;
-}
-
 }  // namespace
 
-Result<std::vector<EventId>> ReleaseLanes(Db& db, const std::string& source, std::int64_t max_behind, Time older_than,
-                                          const Actor& actor, Time now) {
+Result<std::vector<EventId>> ReleaseLanes(Db& db, Lanes& lanes, const std::string& source, std::int64_t max_behind,
+                                          Time older_than, const Actor& actor, Time now) {
   const auto holders = Holders(db, source, older_than);
   if (!holders) return std::unexpected(holders.error());
   std::vector<EventId> released;
   for (const Holder& holder : *holders) {
-    const Result<bool> too_many = MoreBehindThan(db, holder.lane, max_behind);
-    if (!too_many) return std::unexpected(too_many.error());
-    if (!holder.too_old && !*too_many) continue;
+    const bool too_many = lanes.Behind(holder.lane, holder.id, max_behind + 1) > max_behind;
+    if (!holder.too_old && !too_many) continue;
     if (auto done =
             db.Prepare("UPDATE events SET lane = NULL WHERE id = ?1 AND state IN (3, 4)").Bind(1, holder.id).Run();
         !done) {
       return std::unexpected(done.error());
     }
-    if (auto done = SettleLane(db, holder.lane); !done) return std::unexpected(done.error());
-    const std::string details = fmt::format(R"({{"limit":"{}"}})", *too_many ? "hold_max_events" : "hold_max_age");
+    lanes.Leave(holder.lane, holder.id);
+    if (auto done = lanes.Settle(db, holder.lane); !done) return std::unexpected(done.error());
+    const std::string details = fmt::format(R"({{"limit":"{}"}})", too_many ? "hold_max_events" : "hold_max_age");
     if (auto done = WriteAudit(db, actor, now, "lane_released", holder.id, details); !done)
       return std::unexpected(done.error());
     released.push_back(holder.id);

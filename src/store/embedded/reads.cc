@@ -17,14 +17,9 @@ constexpr char kLetterColumns[] =
     "e.last_seen_at, "
     "e.deliveries, e.body_bytes, e.state, e.class, e.attempts, e.tries, e.attempt_no, e.crashes, e.replays, "
     "e.replays_failed, e.replay_id, e.due_at, e.lease_until, e.parked_at, e.finished_at, e.fingerprint, e.conflict_of, "
-    "e.behind, e.lane, f.first_failed_at, f.last_failed_at, f.code, f.message, f.handler_version, f.hold_link, "
+    "e.behind, f.first_failed_at, f.last_failed_at, f.code, f.message, f.handler_version, f.hold_link, "
     "f.hold_owner, f.hold_until, f.wake_on_handler, f.resolve_code, f.resolve_reason "
     "FROM events e LEFT JOIN names n ON n.id = e.source LEFT JOIN failures f ON f.event_id = e.id WHERE ";
-
-struct LetterAndLane {
-  Letter letter;
-  std::optional<std::int64_t> lane;
-};
 
 std::optional<Time> OptTime(const Statement& row, int column) {
   const auto us = row.OptInt(column);
@@ -43,14 +38,13 @@ std::string FingerprintText(std::optional<std::int64_t> number) {
   return number ? fmt::format("{:016x}", static_cast<std::uint64_t>(*number)) : std::string();
 }
 
-LetterAndLane ReadLetterFrom(const Statement& row) {
+Letter ReadLetterFrom(const Statement& row) {
   int column = 0;
   const auto number = [&] { return row.Int(column++); };
   const auto small = [&] { return static_cast<int>(row.Int(column++)); };
   const auto text = [&] { return row.String(column++); };
   const auto time = [&] { return OptTime(row, column++); };
-  LetterAndLane out;
-  Letter& l = out.letter;
+  Letter l;
   l.id = number();
   l.source = text();
   l.key = text();
@@ -79,7 +73,6 @@ LetterAndLane ReadLetterFrom(const Statement& row) {
   l.fingerprint = FingerprintText(row.OptInt(column++));
   l.conflict_of = number();
   l.behind = number() != 0;
-  out.lane = row.OptInt(column++);
   l.first_failed_at = FailureTime(row, column++);
   l.last_failed_at = FailureTime(row, column++);
   l.code = text();
@@ -91,19 +84,7 @@ LetterAndLane ReadLetterFrom(const Statement& row) {
   l.wake_on_handler = text();
   if (const auto code = row.OptInt(column++)) l.resolve_code = static_cast<ResolveCode>(*code);
   l.resolve_reason = text();
-  return out;
-}
-
-Result<void> CountBehind(Db& db, LetterAndLane& row) {
-  const bool parked = row.letter.state == State::dead || row.letter.state == State::held;
-  if (!parked || !row.lane) return {};
-  Statement count = db.Prepare(
-      "SELECT count(*) FROM (SELECT 1 FROM events INDEXED BY events_lane "
-      "WHERE lane = ?1 AND lane IS NOT NULL AND id > ?2 AND state = 0 LIMIT ?3)");
-  auto step = count.Bind(1, *row.lane).Bind(2, row.letter.id).Bind(3, kMaxBehindCounted).Step();
-  if (!step) return std::unexpected(step.error());
-  row.letter.events_behind = count.Int(0);
-  return {};
+  return l;
 }
 
 std::unexpected<Error> NoSuchEvent(EventId id) {
@@ -185,15 +166,6 @@ Attempt ReadAttempt(const Statement& row) {
   return a;
 }
 
-Result<LetterAndLane> ReadRow(Db& db, EventId id) {
-  static const std::string kSql = std::string(kLetterColumns) + "e.id = ?1";
-  Statement rows = db.Prepare(kSql);
-  auto row = rows.Bind(1, id).Step();
-  if (!row) return std::unexpected(row.error());
-  if (!*row) return NoSuchEvent(id);
-  return ReadLetterFrom(rows);
-}
-
 }  // namespace
 
 Snapshot::Snapshot(Db& db) : db_(db) {
@@ -214,7 +186,8 @@ Result<Page> ListLetters(Db& db, const Filter& filter, int limit, const std::str
   if (!sql) return std::unexpected(sql.error());
 
   const Snapshot snapshot(db);
-  std::vector<LetterAndLane> found;
+  Page page;
+  std::vector<Letter>& found = page.items;
   {
     const int next = sql->next_parameter();
     auto rows = db.PrepareOnce(
@@ -229,14 +202,9 @@ Result<Page> ListLetters(Db& db, const Filter& filter, int limit, const std::str
       found.push_back(ReadLetterFrom(*rows));
     }
   }
-  Page page;
   if (found.size() > static_cast<std::size_t>(limit)) {
     found.pop_back();
-    page.next = std::to_string(found.back().letter.id);
-  }
-  for (LetterAndLane& row : found) {
-    if (auto counted = CountBehind(db, row); !counted) return std::unexpected(counted.error());
-    page.items.push_back(std::move(row.letter));
+    page.next = std::to_string(found.back().id);
   }
   return page;
 }
@@ -284,10 +252,12 @@ Result<std::vector<Group>> GroupLetters(Db& db, const Filter& filter, const std:
 }
 
 Result<Letter> ReadLetter(Db& db, EventId id) {
-  auto row = ReadRow(db, id);
+  static const std::string kSql = std::string(kLetterColumns) + "e.id = ?1";
+  Statement rows = db.Prepare(kSql);
+  auto row = rows.Bind(1, id).Step();
   if (!row) return std::unexpected(row.error());
-  if (auto counted = CountBehind(db, *row); !counted) return std::unexpected(counted.error());
-  return std::move(row->letter);
+  if (!*row) return NoSuchEvent(id);
+  return ReadLetterFrom(rows);
 }
 
 Result<LetterDetail> ShowLetter(Db& db, EventId id, const Receipt* receipt) {

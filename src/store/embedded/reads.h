@@ -29,10 +29,9 @@ class Snapshot {
 
 inline constexpr int kMaxPage = 500;
 inline constexpr int kMaxGroups = 1'000;
-/// events_behind stops counting here: more is "more than 10,000" to a person.
-inline constexpr std::int64_t kMaxBehindCounted = 10'001;
 
-/// Newest receipt first, after `cursor`. Error invalid: "bad_cursor", "bad_limit" or a filter that cannot be read.
+/// None of these sets events_behind, which only the lanes know. Newest receipt first, after `cursor`. Error invalid:
+/// "bad_cursor", "bad_limit" or a filter that cannot be read.
 Result<Page> ListLetters(Db& db, const Filter& filter, int limit, const std::string& cursor);
 /// Exact. A filter of states, classes and sources alone is answered from the kept counts.
 Result<std::int64_t> CountLetters(Db& db, const Filter& filter);

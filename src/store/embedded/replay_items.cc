@@ -140,7 +140,7 @@ Result<void> FinishIfOver(Db& db, std::int64_t replay_id, Time now) {
   return db
       .Prepare(
           "UPDATE replays SET state = 'done', finished_at = ?2 WHERE id = ?1 AND state = 'running' "
-          "AND NOT EXISTS (SELECT 1 FROM replay_items WHERE replay_id = ?1 AND state < 2)")
+          "AND NOT EXISTS (SELECT 1 FROM replay_items INDEXED BY replay_items_open WHERE replay_id = ?1 AND state < 2)")
       .Bind(1, replay_id)
       .Bind(2, ToMicros(now))
       .Run();
@@ -169,7 +169,7 @@ Result<ReplayPlan> CreateInside(Db& db, const Filter& filter, const ReplayOption
   plan->id = *id;
   plan->over_cap = plan->count > options.max;
   plan->estimated_seconds = EstimateSeconds(plan->count, *pace);
-  auto counted = db.Prepare("UPDATE replays SET count = ?2, digest = ?3 WHERE id = ?1")
+  auto counted = db.Prepare("UPDATE replays SET count = ?2, queued = ?2, digest = ?3 WHERE id = ?1")
                      .Bind(1, *id)
                      .Bind(2, plan->count)
                      .Bind(3, plan->digest)
@@ -207,8 +207,8 @@ Result<Running> ReadRunning(Db& db, std::int64_t replay_id) {
 
 Result<std::vector<EventId>> NextQueued(Db& db, std::int64_t replay_id, int n) {
   Statement rows = db.Prepare(
-      "SELECT event_id FROM replay_items INDEXED BY replay_items_open "
-      "WHERE replay_id = ?1 AND state = 0 AND state < 2 ORDER BY event_id LIMIT ?2");
+      "SELECT event_id FROM replay_items INDEXED BY replay_items_queued "
+      "WHERE replay_id = ?1 AND state = 0 ORDER BY event_id LIMIT ?2");
   rows.Bind(1, replay_id).Bind(2, n);
   std::vector<EventId> ids;
   for (;;) {
@@ -220,12 +220,13 @@ Result<std::vector<EventId>> NextQueued(Db& db, std::int64_t replay_id, int n) {
 }
 
 /// Hands one letter over, or says why it is skipped.
-Result<void> ReleaseOne(Db& db, Counts& counts, const Running& replay, std::int64_t replay_id, EventId id, Time now) {
+Result<void> ReleaseOne(Db& db, Counts& counts, Lanes& lanes, const Running& replay, std::int64_t replay_id, EventId id,
+                        Time now) {
   const auto row = ReadLetterRow(db, id);
   if (!row) return std::unexpected(row.error());
   bool released = false;
   if (*row && MayReplay(replay.filter, (*row)->state, (*row)->failure_class, (*row)->replays_failed)) {
-    auto moved = MoveToReplay(db, counts, **row, replay_id, now);
+    auto moved = MoveToReplay(db, counts, lanes, **row, replay_id, now);
     if (!moved) return std::unexpected(moved.error());
     released = *moved;
   }
@@ -313,8 +314,7 @@ Result<std::int64_t> CreateSingleReplay(Db& db, EventId id, const Actor& actor, 
 Result<std::vector<RunningReplay>> RunningReplays(Db& db) {
   Statement rows = db.Prepare(
       "SELECT r.id, r.batch_size, r.stagger_us, r.next_batch_at FROM replays r "
-      "WHERE r.state IN ('running', 'paused') AND r.state = 'running' AND EXISTS (SELECT 1 FROM replay_items i "
-      "WHERE i.replay_id = r.id AND i.state = 0 AND i.state < 2) ORDER BY r.id");
+      "WHERE r.state IN ('running', 'paused') AND r.state = 'running' AND r.queued > 0 ORDER BY r.id");
   std::vector<RunningReplay> running;
   for (;;) {
     auto row = rows.Step();
@@ -327,22 +327,24 @@ Result<std::vector<RunningReplay>> RunningReplays(Db& db) {
   }
 }
 
-Result<std::int64_t> ReleaseReplayBatch(Db& db, Counts& counts, std::int64_t replay_id, int n, Time now) {
+Result<std::int64_t> ReleaseReplayBatch(Db& db, Counts& counts, Lanes& lanes, std::int64_t replay_id, int n, Time now) {
   const auto replay = ReadRunning(db, replay_id);
   if (!replay) return std::unexpected(replay.error());
   if (!replay->running) return 0;
   const auto ids = NextQueued(db, replay_id, std::max(n, 0));
   if (!ids) return std::unexpected(ids.error());
   for (const EventId id : *ids) {
-    if (auto done = ReleaseOne(db, counts, *replay, replay_id, id, now); !done) return std::unexpected(done.error());
+    if (auto done = ReleaseOne(db, counts, lanes, *replay, replay_id, id, now); !done)
+      return std::unexpected(done.error());
   }
-  auto set = db.Prepare("UPDATE replays SET next_batch_at = ?2 WHERE id = ?1")
+  auto set = db.Prepare("UPDATE replays SET next_batch_at = ?2, queued = queued - ?3 WHERE id = ?1")
                  .Bind(1, replay_id)
                  .Bind(2, ToMicros(now) + replay->stagger_us)
+                 .Bind(3, static_cast<std::int64_t>(ids->size()))
                  .Run();
   if (!set) return std::unexpected(set.error());
   if (auto over = FinishIfOver(db, replay_id, now); !over) return std::unexpected(over.error());
-  Statement left = db.Prepare("SELECT count(*) FROM replay_items WHERE replay_id = ?1 AND state = 0 AND state < 2");
+  Statement left = db.Prepare("SELECT queued FROM replays WHERE id = ?1");
   if (auto row = left.Bind(1, replay_id).Step(); !row) return std::unexpected(row.error());
   return left.Int(0);
 }

@@ -11,6 +11,7 @@
 #include "dlo/result.h"
 #include "model/transition.h"
 #include "store/embedded/counts.h"
+#include "store/embedded/lanes.h"
 #include "store/embedded/sqlite.h"
 #include "store/replays.h"
 
@@ -37,7 +38,7 @@ Result<std::int64_t> CreateSingleReplay(Db& db, EventId id, const Actor& actor, 
 /// Running replays that have letters not yet released.
 Result<std::vector<RunningReplay>> RunningReplays(Db& db);
 /// Error not_found, "replay_not_found". A replay that is not running releases nothing and returns 0.
-Result<std::int64_t> ReleaseReplayBatch(Db& db, Counts& counts, std::int64_t replay_id, int n, Time now);
+Result<std::int64_t> ReleaseReplayBatch(Db& db, Counts& counts, Lanes& lanes, std::int64_t replay_id, int n, Time now);
 
 /// Call in the transaction that ends a replayed letter's replay (Transition::replay_result is not none). Marks its item
 /// and, if it was the last one, the replay as done. An item that does not exist or has ended stays as it is.

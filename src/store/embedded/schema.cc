@@ -21,7 +21,6 @@ struct UniqueIndex {
 };
 constexpr std::array kUniqueIndexes = {
     UniqueIndex{"sqlite_autoindex_event_keys_1", "event_keys", "key_digest,key_ordinal"},
-    UniqueIndex{"events_lane_front", "events", "lane"},
     UniqueIndex{"tokens_live_name", "tokens", "name"},
 };
 

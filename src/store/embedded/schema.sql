@@ -59,9 +59,7 @@ CREATE TABLE events (
     ELSE 0 END)
 );
 CREATE INDEX events_due ON events (source, due_at, id) WHERE state = 0 AND behind = 0;
-CREATE INDEX events_lane ON events (lane, id) WHERE lane IS NOT NULL;
--- At most one event of a lane runs or is free to run.
-CREATE UNIQUE INDEX events_lane_front ON events (lane) WHERE lane IS NOT NULL AND behind = 0 AND state IN (0, 1);
+CREATE INDEX events_in_lane ON events (id) WHERE lane NOT NULL;  -- for the start: lanes are kept in memory (lanes.h)
 CREATE INDEX events_lease ON events (lease_until) WHERE lease_until NOT NULL;
 CREATE INDEX events_letters ON events (id) WHERE state IN (3, 4);
 CREATE INDEX events_groups ON events (fingerprint, id) WHERE state IN (3, 4);
@@ -121,6 +119,7 @@ CREATE TABLE counts (
 CREATE TABLE replays (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, state TEXT NOT NULL, created_at INTEGER NOT NULL,
   actor TEXT NOT NULL, reason TEXT NOT NULL, filter TEXT NOT NULL, digest TEXT NOT NULL, count INTEGER NOT NULL,
+  queued INTEGER NOT NULL DEFAULT 0,            -- of count: not yet released
   batch_size INTEGER NOT NULL, stagger_us INTEGER NOT NULL, next_batch_at INTEGER NOT NULL, finished_at INTEGER,
   CHECK (state IN ('running', 'paused', 'cancelled', 'done'))
 );
@@ -132,7 +131,8 @@ CREATE TABLE replay_items (
   class INTEGER NOT NULL DEFAULT 0,             -- FailureClass, when dead again
   PRIMARY KEY (replay_id, event_id)
 ) WITHOUT ROWID;
-CREATE INDEX replay_items_open ON replay_items (replay_id, state, event_id) WHERE state < 2;
+CREATE INDEX replay_items_queued ON replay_items (replay_id, event_id) WHERE state = 0;
+CREATE INDEX replay_items_open ON replay_items (replay_id, event_id) WHERE state < 2;
 
 CREATE TABLE audit (
   seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, actor TEXT NOT NULL, role TEXT NOT NULL, action TEXT NOT NULL,

@@ -83,7 +83,7 @@ Result<void> ClearHold(Db& db, EventId id) {
 }
 
 /// The fenced write of every act but replay, with counts and lanes.
-Result<void> WriteChange(Db& db, Counts& counts, const LetterRow& row, const Change& change) {
+Result<void> WriteChange(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, const Change& change) {
   auto written = db.Prepare(
                        "UPDATE events SET state = ?3, class = ?4, lane = ?5, finished_at = ?6, "
                        "parked_at = coalesce(?7, parked_at), replaying = 0 WHERE id = ?1 AND state = ?2")
@@ -102,17 +102,19 @@ Result<void> WriteChange(Db& db, Counts& counts, const LetterRow& row, const Cha
   }
   counts.Move(row.source, row.state, row.failure_class, change.to, change.failure_class);
   if (change.lane == row.lane) return {};
-  if (auto settled = SettleLane(db, row.lane); !settled) return settled;
-  return SettleLane(db, change.lane);
+  lanes.Leave(row.lane, row.id);
+  lanes.Enter(change.lane, row.id);
+  if (auto settled = lanes.Settle(db, row.lane); !settled) return settled;
+  return lanes.Settle(db, change.lane);
 }
 
-Result<void> Hold(Db& db, Counts& counts, const LetterRow& row, const TriageAct& act) {
+Result<void> Hold(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, const TriageAct& act) {
   const HoldRequest& hold = act.hold;
   const std::string link = CleanText(hold.link, kMaxLink), owner = CleanText(hold.owner, kMaxName),
                     wake = CleanText(hold.wake_on_handler, kMaxName);
   Change change{.to = State::held, .failure_class = row.failure_class};
   if (act.keep_lane) change.lane = row.lane;
-  if (auto written = WriteChange(db, counts, row, change); !written) return written;
+  if (auto written = WriteChange(db, counts, lanes, row, change); !written) return written;
   if (auto made = EnsureFailureRow(db, row.id); !made) return made;
   return db
       .Prepare(
@@ -126,16 +128,17 @@ Result<void> Hold(Db& db, Counts& counts, const LetterRow& row, const TriageAct&
       .Run();
 }
 
-Result<void> Release(Db& db, Counts& counts, const LetterRow& row, const TriageAct& act) {
+Result<void> Release(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, const TriageAct& act) {
   Change change{.to = State::dead, .failure_class = row.failure_class};
   if (act.keep_lane) change.lane = row.lane;
-  if (auto written = WriteChange(db, counts, row, change); !written) return written;
+  if (auto written = WriteChange(db, counts, lanes, row, change); !written) return written;
   return ClearHold(db, row.id);
 }
 
-Result<void> Resolve(Db& db, Counts& counts, const LetterRow& row, const TriageAct& act, const Actor& actor, Time now) {
+Result<void> Resolve(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, const TriageAct& act,
+                     const Actor& actor, Time now) {
   const Change change{.to = State::resolved, .failure_class = row.failure_class, .finished_at = now};
-  if (auto written = WriteChange(db, counts, row, change); !written) return written;
+  if (auto written = WriteChange(db, counts, lanes, row, change); !written) return written;
   if (auto cleared = ClearHold(db, row.id); !cleared) return cleared;
   if (auto made = EnsureFailureRow(db, row.id); !made) return made;
   const std::string reason = CleanText(actor.reason, kMaxReason);
@@ -150,22 +153,23 @@ FailureClass ReopenedClass(const LetterRow& row) {
   return row.failure_class == FailureClass::none ? FailureClass::permanent : row.failure_class;
 }
 
-Result<void> Reopen(Db& db, Counts& counts, const LetterRow& row, const TriageAct& act, Time now) {
+Result<void> Reopen(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, const TriageAct& act, Time now) {
   Change change{.to = State::dead, .failure_class = ReopenedClass(row), .parked_at = now};
   // A conflict never held its subject: the first event of its key did its work.
   if (act.keep_lane && change.failure_class != FailureClass::conflict)
     change.lane = LaneOf(row.source_name, row.subject);
-  if (auto written = WriteChange(db, counts, row, change); !written) return written;
+  if (auto written = WriteChange(db, counts, lanes, row, change); !written) return written;
   if (auto made = EnsureFailureRow(db, row.id); !made) return made;
   return db.Prepare("UPDATE failures SET resolve_code = NULL, resolve_reason = '' WHERE event_id = ?1")
       .Bind(1, row.id)
       .Run();
 }
 
-Result<std::int64_t> ReplayOne(Db& db, Counts& counts, const LetterRow& row, const Actor& actor, Time now) {
+Result<std::int64_t> ReplayOne(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, const Actor& actor,
+                               Time now) {
   auto replay_id = CreateSingleReplay(db, row.id, actor, now);
   if (!replay_id) return replay_id;
-  auto moved = MoveToReplay(db, counts, row, *replay_id, now);
+  auto moved = MoveToReplay(db, counts, lanes, row, *replay_id, now);
   if (!moved) return std::unexpected(moved.error());
   if (!*moved) {
     return Fail(ErrorKind::unavailable, "changed_meanwhile",
@@ -239,7 +243,8 @@ Result<std::optional<LetterRow>> ReadLetterRow(Db& db, EventId id) {
                    .replays_failed = static_cast<int>(rows.Int(8))};
 }
 
-Result<bool> MoveToReplay(Db& db, Counts& counts, const LetterRow& row, std::int64_t replay_id, Time now) {
+Result<bool> MoveToReplay(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, std::int64_t replay_id,
+                          Time now) {
   if (!IsLegal(Act::replay, row.state, State::waiting)) return false;
   const auto lane = LaneOf(row.source_name, row.subject);
   // Behind at first wherever there is a lane; settling it brings the earliest to the front.
@@ -260,11 +265,12 @@ Result<bool> MoveToReplay(Db& db, Counts& counts, const LetterRow& row, std::int
   if (row.state == State::held) {
     if (auto cleared = ClearHold(db, row.id); !cleared) return std::unexpected(cleared.error());
   }
-  if (auto settled = SettleLane(db, lane); !settled) return std::unexpected(settled.error());
+  lanes.Enter(lane, row.id);
+  if (auto settled = lanes.Settle(db, lane); !settled) return std::unexpected(settled.error());
   return true;
 }
 
-Result<Letter> ApplyTriage(Db& db, Counts& counts, const TriageAct& act, const Actor& actor, Time now) {
+Result<Letter> ApplyTriage(Db& db, Counts& counts, Lanes& lanes, const TriageAct& act, const Actor& actor, Time now) {
   if (auto ok = CheckActor(actor); !ok) return std::unexpected(ok.error());
   const auto row = ReadLetterRow(db, act.id);
   if (!row) return std::unexpected(row.error());
@@ -278,22 +284,22 @@ Result<Letter> ApplyTriage(Db& db, Counts& counts, const TriageAct& act, const A
   std::int64_t replay_id = 0;
   switch (act.act) {
     case Act::replay: {
-      auto replayed = ReplayOne(db, counts, before, actor, now);
+      auto replayed = ReplayOne(db, counts, lanes, before, actor, now);
       if (!replayed) return std::unexpected(replayed.error());
       replay_id = *replayed;
       break;
     }
     case Act::hold:
-      done = Hold(db, counts, before, act);
+      done = Hold(db, counts, lanes, before, act);
       break;
     case Act::release:
-      done = Release(db, counts, before, act);
+      done = Release(db, counts, lanes, before, act);
       break;
     case Act::resolve:
-      done = Resolve(db, counts, before, act, actor, now);
+      done = Resolve(db, counts, lanes, before, act, actor, now);
       break;
     case Act::reopen:
-      done = Reopen(db, counts, before, act, now);
+      done = Reopen(db, counts, lanes, before, act, now);
       break;
     case Act::claim:
     case Act::apply:

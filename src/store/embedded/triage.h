@@ -12,6 +12,7 @@
 #include "dlo/dead_letters.h"
 #include "dlo/result.h"
 #include "store/embedded/counts.h"
+#include "store/embedded/lanes.h"
 #include "store/embedded/sqlite.h"
 #include "store/letters.h"
 
@@ -22,7 +23,7 @@ namespace dlo::store {
 
 /// Codes of refusals: not_found; conflict: already_replayed, in_replay (names the replay), not_dead_lettered,
 /// already_held, not_held, not_resolved, corrupt; invalid: actor_missing, link_missing, resolve_code_missing.
-Result<Letter> ApplyTriage(Db& db, Counts& counts, const TriageAct& act, const Actor& actor, Time now);
+Result<Letter> ApplyTriage(Db& db, Counts& counts, Lanes& lanes, const TriageAct& act, const Actor& actor, Time now);
 
 /// What the move of a letter back to the dispatcher must know of its row.
 struct LetterRow {
@@ -43,6 +44,6 @@ Result<std::optional<LetterRow>> ReadLetterRow(Db& db, EventId id);
 
 /// The one way back to the dispatcher, for a person's replay and for bulk replays: state waiting, due now, full budget,
 /// in its place in its subject's lane. False when the row is no longer as `row` says; nothing is changed then.
-Result<bool> MoveToReplay(Db& db, Counts& counts, const LetterRow& row, std::int64_t replay_id, Time now);
+Result<bool> MoveToReplay(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, std::int64_t replay_id, Time now);
 
 }  // namespace dlo::store

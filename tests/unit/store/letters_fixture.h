@@ -118,7 +118,9 @@ class LettersFixture : public testing::Test {
     Counts counts;
     counts.Add(source, spec.state, failure_class, 1);
     OrThrow(counts.Flush(*db_));
-    OrThrow(SettleLane(*db_, lane));
+    lanes_.Enter(lane, id);
+    OrThrow(lanes_.Settle(*db_, lane));
+    lanes_.Commit();
     OrThrow(db_->Exec("UPDATE meta SET value = value + 1 WHERE name = 'journal_seq'"));
     return id;
   }
@@ -132,8 +134,10 @@ class LettersFixture : public testing::Test {
     if (result) {
       OrThrow(counts.Flush(*db_));
       OrThrow(db_->Exec("COMMIT"));
+      lanes_.Commit();
     } else {
       OrThrow(db_->Exec("ROLLBACK"));
+      lanes_.RollBackTo(0);
     }
     return result;
   }
@@ -155,6 +159,7 @@ class LettersFixture : public testing::Test {
 
   Actor actor_{.name = "jane", .role = "operator", .reason = "because"};
   std::unique_ptr<Db> db_;
+  Lanes lanes_;
   EventId last_id_ = 0;
 };
 

@@ -221,22 +221,6 @@ TEST_F(Reads, AnEventThatNeverFailedHasNoFailure) {
   EXPECT_EQ(ReadLetter(*db_, 99).error().code, "not_found");
 }
 
-TEST_F(Reads, EventsBehindAreTheWaitingOnesOfTheLettersLane) {
-  Add({.subject = "s", .state = State::waiting});                              // 1, before it
-  const EventId holding = Add({.subject = "s", .in_lane = true});              // 2
-  const EventId released = Add({.subject = "s"});                              // 3, holds no lane
-  for (int i = 0; i < 3; ++i) Add({.subject = "s", .state = State::waiting});  // 4..6
-  Add({.subject = "other", .state = State::waiting});
-  Add({.source = "github", .subject = "s", .state = State::waiting});
-  Add({.subject = "s", .in_lane = true});
-  EXPECT_EQ(OrThrow(ReadLetter(*db_, holding)).events_behind, 3);
-  EXPECT_EQ(OrThrow(ReadLetter(*db_, released)).events_behind, 0);
-  EXPECT_EQ(OrThrow(ReadLetter(*db_, 4)).events_behind, 0);  // not a letter
-  EXPECT_TRUE(OrThrow(ReadLetter(*db_, 4)).behind);
-  const Page page = OrThrow(ListLetters(*db_, {}, 10, ""));
-  EXPECT_EQ(page.items.at(2).events_behind, 3);
-}
-
 TEST_F(Reads, GroupsByEachKeyLargestFirst) {
   Add({.source = "github",
        .kind = "push",

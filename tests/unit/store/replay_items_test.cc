@@ -23,7 +23,8 @@ class Replays : public LettersFixture {
     return InTransaction([&](Counts&) { return CreateReplay(*db_, filter, options, kind, actor_, kNow); });
   }
   std::int64_t Release(std::int64_t replay_id, int n, Time now = kNow) {
-    return OrThrow(InTransaction([&](Counts& counts) { return ReleaseReplayBatch(*db_, counts, replay_id, n, now); }));
+    return OrThrow(
+        InTransaction([&](Counts& counts) { return ReleaseReplayBatch(*db_, counts, lanes_, replay_id, n, now); }));
   }
   /// As the queue does when an attempt ends a replay.
   void End(std::int64_t replay_id, EventId id, ReplayResult result, FailureClass failure_class = FailureClass::none) {
@@ -41,7 +42,8 @@ class Replays : public LettersFixture {
                   .Bind(5, dead ? std::nullopt : std::optional<std::int64_t>(1))
                   .Run());
       counts.Move(row.source, row.state, row.failure_class, to, failure_class);
-      OrThrow(SettleLane(*db_, row.lane));
+      lanes_.Leave(row.lane, id);
+      OrThrow(lanes_.Settle(*db_, row.lane));
       return EndReplayItem(*db_, replay_id, id, result, failure_class, kNow);
     }));
   }
@@ -58,7 +60,7 @@ class Replays : public LettersFixture {
   }
   void Act(EventId id, dlo::Act act) {
     TriageAct request{.id = id, .act = act, .hold = {.link = "http://x"}, .resolve_code = ResolveCode::other};
-    OrThrow(InTransaction([&](Counts& counts) { return ApplyTriage(*db_, counts, request, actor_, kNow); }));
+    OrThrow(InTransaction([&](Counts& counts) { return ApplyTriage(*db_, counts, lanes_, request, actor_, kNow); }));
   }
 };
 
@@ -241,7 +243,8 @@ TEST_F(Replays, ReleaseGoesByReceiptInBatches) {
                    std::to_string(plan.id)),
             5);
   EXPECT_EQ(Number("SELECT count(*) FROM audit"), 1);
-  EXPECT_EQ(ReleaseReplayBatch(*db_, *std::make_unique<Counts>(), 99, 1, kNow).error().code, "replay_not_found");
+  EXPECT_EQ(ReleaseReplayBatch(*db_, *std::make_unique<Counts>(), lanes_, 99, 1, kNow).error().code,
+            "replay_not_found");
   ExpectSound();
 }
 

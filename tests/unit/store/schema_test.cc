@@ -66,12 +66,6 @@ TEST(SchemaTest, TheChecksRepeatTheLaw) {
       {"replayed, with the class it was dead of", Row(1, 5, 2, "NULL", "NULL", "5"), true},
       {"a state that does not exist", Row(1, 7, 0, "NULL", "NULL", "NULL"), false},
       {"a class that does not exist", Row(1, 3, 8, "NULL", "NULL", "NULL"), false},
-      {"two of a lane free", Row(1, 0, 0, "5", "NULL", "NULL", "9") + ";" + Row(2, 0, 0, "5", "NULL", "NULL", "9"),
-       false},
-      {"one of a lane free, one running",
-       Row(1, 0, 0, "5", "NULL", "NULL", "9") + ";" + Row(2, 1, 0, "NULL", "5", "NULL", "9"), false},
-      {"one of a lane free, one behind",
-       Row(1, 0, 0, "5", "NULL", "NULL", "9") + ";" + Row(2, 0, 0, "5", "NULL", "NULL", "9", 1), true},
   };
   for (const Case& one : cases) {
     const auto db = Migrated();
