@@ -86,7 +86,7 @@ inline int Connect(int port) {
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) Die("cannot connect");
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) Die("cannot connect");
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return fd;
@@ -129,11 +129,14 @@ inline Measured Drive(int port, const std::vector<std::string>& requests) {
     client.began = Steady::now();
     SendAll(client);
   };
-  for (Client& client : clients) {
+  // Anew when the server has answered as much as it does on one connection.
+  const auto connect = [&](Client& client) {
+    if (client.fd >= 0) close(client.fd);
     client.fd = Connect(port);
     epoll_event event{.events = EPOLLIN, .data = {.ptr = &client}};
     epoll_ctl(epoll, EPOLL_CTL_ADD, client.fd, &event);
-  }
+  };
+  for (Client& client : clients) connect(client);
   const auto began = Steady::now();
   for (Client& client : clients) start(client);
   std::array<epoll_event, kConnections> events{};
@@ -149,6 +152,7 @@ inline Measured Drive(int port, const std::vector<std::string>& requests) {
       if (!Complete(client.answer)) continue;
       milliseconds.push_back(std::chrono::duration<float, std::milli>(Steady::now() - client.began).count());
       ++(client.answer.starts_with("HTTP/1.1 200") ? measured.stored : measured.other);
+      if (client.answer.contains("Connection: close")) connect(client);
       start(client);
     }
   }

@@ -54,7 +54,7 @@ class Pipeline {
     dispatcher_->OnWake([this] { loop_->Ring(); });
     loop_->Start();
   }
-  void Dispatch(Handler handler, int concurrency = 32) {
+  void Dispatch(Handler handler, int concurrency = 128) {
     TargetConfig target{.name = "billing", .type = TargetType::in_process};
     target.handler = std::move(handler);
     target.concurrency = concurrency;

@@ -58,6 +58,7 @@ struct SourceConfig {
   Duration tolerance_past = std::chrono::seconds(300);  // 0 = no age check
   Duration tolerance_future = std::chrono::seconds(300);
   std::size_t max_body = std::size_t{1} << 20;  // bytes; ceiling 32 MiB
+  std::int64_t max_waiting = 100'000;           // this many waiting: 429
   OnPark on_park = OnPark::release;
   std::int64_t hold_max_events = 10'000;           // more than this behind one parked event: alarm and release
   Duration hold_max_age = std::chrono::hours(24);  // likewise for its age
@@ -82,8 +83,10 @@ struct TargetConfig {
 };
 
 struct StoreConfig {
-  std::string url = "sqlite:data/dlo.db";         // a folder beside it holds the journal: data/journal
-  std::size_t hot_bytes = std::size_t{64} << 20;  // bodies kept in memory from receipt to dispatch
+  std::string url = "sqlite:data/dlo.db";             // a folder beside it holds the journal: data/journal
+  std::size_t hot_bytes = std::size_t{64} << 20;      // bodies kept in memory from receipt to dispatch
+  std::int64_t max_waiting = 1'000'000;               // of all sources: this many waiting, 503
+  std::uint64_t min_free = std::uint64_t{512} << 20;  // bytes: less on the disk, 503; accepted again at twice as much
 };
 
 struct ServerConfig {
@@ -92,6 +95,7 @@ struct ServerConfig {
   int io_threads = 0;             // 0 = min(cores, 4)
   int max_connections = 1024;
   int max_connections_per_address = 64;  // loopback is exempt
+  int max_requests_per_connection = 1'000;
   std::size_t inflight_body_bytes = std::size_t{64} << 20;
   Duration commit_deadline = std::chrono::seconds(3);  // then 503
 };

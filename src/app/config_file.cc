@@ -150,8 +150,7 @@ class Reader {
   Result<Config> Read(const toml::table& root) {
     Config config;
     Table top(root, "", file_, errors_);
-    Section(top, "store",
-            [&](Table& t) { t.Text("url", config.store.url), t.Bytes("hot_bytes", config.store.hot_bytes); });
+    Section(top, "store", [&](Table& t) { ReadStore(t, config.store); });
     Section(top, "server", [&](Table& t) { ReadServer(t, config.server); });
     Section(top, "log", [&](Table& t) { t.Text("level", config.log_level); });
     Each(top, "source", [&](Table& t) { config.sources.push_back(ReadSource(t)); });
@@ -195,6 +194,13 @@ class Reader {
     }
   }
 
+  static void ReadStore(Table& t, StoreConfig& s) {
+    t.Text("url", s.url);
+    t.Bytes("hot_bytes", s.hot_bytes);
+    t.Bytes("min_free", s.min_free);
+    t.Number("max_waiting", s.max_waiting, 1, 1'000'000'000);
+  }
+
   static void ReadServer(Table& t, ServerConfig& s) {
     t.Text("listen", s.listen);
     t.Text("tls_cert", s.tls_cert);
@@ -202,6 +208,7 @@ class Reader {
     t.Number("io_threads", s.io_threads, 0, 64);
     t.Number("max_connections", s.max_connections, 1, 100'000);
     t.Number("max_connections_per_address", s.max_connections_per_address, 1, 100'000);
+    t.Number("max_requests_per_connection", s.max_requests_per_connection, 1, 1'000'000'000);
     t.Bytes("inflight_body_bytes", s.inflight_body_bytes);
     t.Length("commit_deadline", s.commit_deadline);
   }
@@ -226,6 +233,7 @@ class Reader {
     }
     if (t.Has("volatile_fields")) s.volatile_fields = t.List("volatile_fields");
     t.Bytes("max_body", s.max_body);
+    t.Number("max_waiting", s.max_waiting, 1, 1'000'000'000);
     if (t.Has("tolerance")) {
       t.Length("tolerance", s.tolerance_past);
       s.tolerance_future = s.tolerance_past;

@@ -5,6 +5,7 @@
 #include "dlo/config.h"
 #include "env/address_policy.h"
 #include "intake/check_source.h"
+#include "intake/sign.h"
 
 namespace dlo {
 namespace {
@@ -31,6 +32,10 @@ Result<void> CheckTarget(const TargetConfig& target) {
   if (target.url.empty()) return Wrong(fmt::format("target {}: url is missing", target.name));
   if (const auto ok = CheckTargetUrl(target.url); !ok) {
     return Wrong(fmt::format("target {}: url: {}", target.name, ok.error().message));
+  }
+  if (!target.signing_secret.empty()) {
+    const auto signer = intake::Signer::Compile("standard-webhooks", {}, target.signing_secret);
+    if (!signer) return Wrong(fmt::format("target {}: signing_secret: {}", target.name, signer.error().message));
   }
   return {};
 }

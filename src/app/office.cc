@@ -110,6 +110,7 @@ class OfficeImpl final : public Office {
     if (found == nullptr) {
       return Fail(ErrorKind::not_found, "unknown_source", fmt::format("there is no source {}", source));
     }
+    if (auto refusal = gate_.Refusal(source)) return std::unexpected(std::move(*refusal));
     auto promise = std::make_shared<std::promise<Result<std::vector<Accepted>>>>();
     auto answer = promise->get_future();
     receiver_->Receive(*found, intake::Incoming{std::move(headers), std::move(body), "in-process"},
@@ -133,7 +134,7 @@ class OfficeImpl final : public Office {
   }
 
   Result<void> Listen() {
-    ingest_ = std::make_unique<server::Ingest>(*receiver_, config_.server.commit_deadline);
+    ingest_ = std::make_unique<server::Ingest>(*receiver_, config_.server.commit_deadline, &gate_);
     admin_ = std::make_unique<server::AdminApi>(server::AdminDeps{
         .letters = *desk_,
         .store = *store_,
@@ -155,6 +156,7 @@ class OfficeImpl final : public Office {
     options.threads = config_.server.io_threads;
     options.max_connections = config_.server.max_connections;
     options.max_connections_per_address = config_.server.max_connections_per_address;
+    options.max_requests = config_.server.max_requests_per_connection;
     options.body_bytes = config_.server.inflight_body_bytes;
     options.tls_cert = config_.server.tls_cert;
     options.tls_key = config_.server.tls_key;
@@ -180,6 +182,10 @@ class OfficeImpl final : public Office {
   }
 
   Time KeepHouse(Time now) {
+    if (now >= next_gate_) {
+      next_gate_ = now + kHousekeeping;
+      if (const auto figures = store_->Read()) gate_.Update(*figures);
+    }
     for (const SourceConfig& source : config_.sources) {
       if (source.on_park == OnPark::hold) ReleaseLongLanes(source, now);
     }
@@ -214,6 +220,8 @@ class OfficeImpl final : public Office {
   RealRandom random_;
   CrashAt crash_points_;
   Metrics metrics_;
+  intake::Gate gate_{config_, metrics_};
+  Time next_gate_{};
   intake::SameEventRules same_event_{config_.sources};
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<intake::Receiver> receiver_;

@@ -16,9 +16,11 @@ namespace {
 
 constexpr std::size_t kMaxDetail = 4096;
 
-int NextRetryAfter() {
+int NextRetryAfter(bool slowly) {
   static std::atomic<unsigned> turn{0};
-  return static_cast<int>(turn.fetch_add(1, std::memory_order_relaxed) % 5) + 1;
+  const unsigned next = turn.fetch_add(1, std::memory_order_relaxed);
+  // 23 and 56 have no factor in common: neighbours come back far apart.
+  return static_cast<int>(slowly ? 5 + next % 56 * 23 % 56 : next % 5 + 1);
 }
 
 }  // namespace
@@ -116,9 +118,9 @@ Response Problem(int status, std::string_view code, std::string_view detail) {
   return response;
 }
 
-Response Later(int status, std::string_view code, std::string_view detail) {
+Response Later(int status, std::string_view code, std::string_view detail, bool slowly) {
   Response response = Problem(status, code, detail);
-  response.headers.push_back({"Retry-After", std::to_string(NextRetryAfter())});
+  response.headers.push_back({"Retry-After", std::to_string(NextRetryAfter(slowly))});
   return response;
 }
 

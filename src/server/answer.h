@@ -18,8 +18,9 @@ namespace dlo::server {
 
 /// application/problem+json. `code` is for programs and stable, `detail` for people.
 [[nodiscard]] Response Problem(int status, std::string_view code, std::string_view detail);
-/// As Problem, with Retry-After: between 1 and 5 s, so that senders do not come back together.
-[[nodiscard]] Response Later(int status, std::string_view code, std::string_view detail);
+/// As Problem, with Retry-After: between 1 and 5 s, so that senders do not come back together; for a limit that passes
+/// slowly between 5 and 60 s.
+[[nodiscard]] Response Later(int status, std::string_view code, std::string_view detail, bool slowly = false);
 /// The one place where the kind of an error becomes a status.
 [[nodiscard]] Response FromError(const Error& error);
 /// What the server itself answers to requests that it cannot read.

@@ -92,10 +92,13 @@ struct HttpOptions {
   int threads = 0;  // 0 = min(cores, 4)
   int max_connections = 1024;
   int max_connections_per_address = 64;            // loopback is exempt
+  int max_requests = 1'000;                        // of one connection; the last answer closes it
   std::size_t body_bytes = std::size_t{64} << 20;  // of all requests that are not answered
   Duration handshake_deadline = std::chrono::seconds(10);
   Duration head_deadline = std::chrono::seconds(10);
   Duration body_deadline = std::chrono::seconds(30);
+  Duration body_grace = std::chrono::seconds(5);  // from then on a body comes at body_rate at least
+  std::size_t body_rate = 1'024;                  // bytes per second since the head
   Duration idle_deadline = std::chrono::seconds(75);
   Duration write_deadline = std::chrono::seconds(10);  // and 1 s more for each 64 KiB
   Duration tick = std::chrono::milliseconds(100);      // how exactly deadlines are kept

@@ -61,6 +61,12 @@ std::expected<Admission, Response> Ingest::Begin(RequestHead& head) {
     response.headers.push_back({"Allow", "POST"});
     return std::unexpected(std::move(response));
   }
+  if (gate_ != nullptr) {
+    if (const auto refusal = gate_->Refusal(source->name)) {
+      return std::unexpected(
+          Later(refusal->code == "source_backlog" ? 429 : 503, refusal->code, refusal->message, true));
+    }
+  }
   head.route = source;
   return Admission{.max_body = source->max_body, .answer_within = commit_deadline_};
 }

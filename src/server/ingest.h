@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "dlo/config.h"
+#include "intake/gate.h"
 #include "intake/receiver.h"
 #include "server/http_server.h"
 
@@ -11,9 +12,9 @@ namespace dlo::server {
 
 class Ingest final : public Handler {
  public:
-  /// The receiver outlives every request.
-  Ingest(intake::Receiver& receiver, Duration commit_deadline)
-      : receiver_(receiver), commit_deadline_(commit_deadline) {}
+  /// Receiver and gate outlive every request. Without a gate everybody may send.
+  Ingest(intake::Receiver& receiver, Duration commit_deadline, const intake::Gate* gate = nullptr)
+      : receiver_(receiver), commit_deadline_(commit_deadline), gate_(gate) {}
 
   static constexpr std::string_view kPrefix = "/in/";
 
@@ -24,6 +25,7 @@ class Ingest final : public Handler {
  private:
   intake::Receiver& receiver_;
   const Duration commit_deadline_;
+  const intake::Gate* const gate_;
 };
 
 }  // namespace dlo::server

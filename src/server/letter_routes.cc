@@ -10,8 +10,6 @@
 namespace dlo::server {
 namespace {
 
-namespace json = boost::json;
-
 Result<Response> ListLetters(Context& context, Call& call) {
   const auto filter = call.query.TakeFilter();
   if (!filter) return std::unexpected(filter.error());

@@ -122,6 +122,7 @@ void Session::OnHead(std::string_view raw) {
   SetDeadline(shared_->options.body_deadline);
   body_.clear();
   filled_ = 0;
+  body_began_ = io_->now;
   if (framing_.chunked) {
     chunks_ = ChunkDecoder(admission_.max_body);
   } else if (framing_.content_length > 0) {
@@ -237,7 +238,7 @@ void Session::Write(Response response) {
   phase_ = Phase::writing;
   body_ = std::string();
   Release(std::exchange(reserved_, 0));
-  close_ = close_ || response.close || io_->draining;
+  close_ = close_ || response.close || io_->draining || ++requests_ >= shared_->options.max_requests;
   answer_ = std::move(response);
   out_ = FormatHead(answer_, io_->date, close_);
   std::string_view rest = answer_.body;
@@ -276,8 +277,18 @@ void Session::Drain() {
   if (phase_ == Phase::idle || phase_ == Phase::handshake) Close();
 }
 
+bool Session::TooSlow() const {
+  const Duration took = io_->now - body_began_;
+  if (took <= shared_->options.body_grace) return false;
+  const std::size_t got = framing_.chunked ? body_.size() : filled_;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(took - shared_->options.body_grace).count();
+  return got < static_cast<std::size_t>(seconds) * shared_->options.body_rate;
+}
+
 void Session::OnTick() {
-  if (io_->now < deadline_ || phase_ == Phase::closed) return;
+  if (phase_ == Phase::closed) return;
+  if (phase_ == Phase::body && TooSlow()) return Close();
+  if (io_->now < deadline_) return;
   if (phase_ != Phase::handling) return Close();
   Write(Later(503, "commit_timeout", "The answer was not ready in time. It may still take effect: send it again."));
 }

@@ -134,6 +134,7 @@ class Session : public ResponseSink, public std::enable_shared_from_this<Session
   void OnHead(std::string_view raw);
   bool Admit();
   void Refuse(Response response);
+  [[nodiscard]] bool TooSlow() const;  // the body
   bool Reserve(std::size_t bytes);
   void ReadBody();
   void ReadChunks();
@@ -158,7 +159,9 @@ class Session : public ResponseSink, public std::enable_shared_from_this<Session
   Admission admission_;
   ChunkDecoder chunks_{0};
   std::string body_;
-  std::size_t filled_ = 0;    // of body_, for a declared length
+  std::size_t filled_ = 0;  // of body_, for a declared length
+  Duration body_began_{};
+  int requests_ = 0;          // answered
   std::size_t reserved_ = 0;  // of the shared budget, not yet handed to a Responder
   std::size_t discarded_ = 0;
   bool interim_ = false;  // "100 Continue" is being written

@@ -740,7 +740,7 @@ TEST_F(InProcessTest, DrainHandsBackTheQueuedAtOnceAndWaitsForTheRunning) {
   queue.AddMany("stripe", 10, kStart);
   Settle();
   gate.WaitFor(2);
-  auto opener = std::async(std::launch::async, [&] { gate.Open(); });
+  queue.on_hand_back = [&] { gate.Open(); };
   dispatcher->Drain(seconds(20));
   EXPECT_EQ(queue.Count(State::succeeded), 2);
   EXPECT_EQ(queue.handed_back.size(), 2U);

@@ -119,6 +119,7 @@ class FakeQueue final : public store::Queue, public store::Sources {
       --row.run.tries;
       handed_back.insert(lease.id);
     }
+    if (on_hand_back) on_hand_back();
     return static_cast<int>(leases.size());
   }
   Result<int> ExpireAllLeases(Time now) override {
@@ -147,6 +148,7 @@ class FakeQueue final : public store::Queue, public store::Sources {
   std::map<EventId, Row> rows;
   std::vector<Transition> transitions;  // applied ones, in order
   std::set<EventId> handed_back;
+  std::function<void()> on_hand_back;
   std::vector<store::ClaimWant> last_wants;
   store::Lease last_lease;
   std::vector<store::SourcePause> pauses;

@@ -387,6 +387,33 @@ TEST_F(HttpServerTest, ConnectionsOverTheCapAreClosed) {
   EXPECT_THAT(a.ReadUntil("GET /b []"), HasSubstr("GET /b []"));
 }
 
+TEST_F(HttpServerTest, ABodyThatDripsIsCutOff) {
+  HttpOptions options;
+  options.body_grace = std::chrono::milliseconds(50);
+  options.body_rate = 1'000'000;
+  Serve(options);
+  RawClient declared(server->port()), chunked(server->port());
+  declared.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nabc");
+  chunked.Send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  declared.ReadAll();
+  chunked.ReadAll();
+  EXPECT_TRUE(declared.closed());
+  EXPECT_TRUE(chunked.closed());
+  EXPECT_EQ(echo.handled, 0);
+}
+
+TEST_F(HttpServerTest, TheLastRequestOfAConnectionClosesIt) {
+  HttpOptions options;
+  options.max_requests = 3;
+  Serve(options);
+  RawClient client(server->port());
+  for (int i = 0; i < 5; ++i) client.Send("GET /" + std::to_string(i) + " HTTP/1.1\r\nHost: a\r\n\r\n");
+  client.ReadAll();
+  EXPECT_TRUE(client.closed());
+  EXPECT_EQ(echo.handled, 3);
+  EXPECT_THAT(client.received(), HasSubstr("Connection: close"));
+}
+
 TEST_F(HttpServerTest, StopLetsARunningRequestFinish) {
   echo.keep_silent = true;
   Serve({}, 1);  // so that who sees one connection drained knows that all are

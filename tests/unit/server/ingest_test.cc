@@ -74,6 +74,29 @@ TEST_F(IngestTest, EachEndOfADeliveryHasItsAnswer) {
   }
 }
 
+TEST_F(IngestTest, AFullSourceIsToldToComeBackBeforeItsBodyIsRead) {
+  Config config;
+  config.sources = sources;
+  for (SourceConfig& source : config.sources) source.max_waiting = 10;
+  intake::Gate gate(config, metrics);
+  Ingest limited(receiver, std::chrono::seconds(3), &gate);
+  store::Figures figures;
+  figures.free_bytes = UINT64_MAX;
+  figures.counts = {{.source = "open", .state = State::waiting, .count = 10}};
+  gate.Update(figures);
+  const Response full = Ask(limited, Head("POST", "/in/open"), "{}");
+  EXPECT_EQ(full.status, 429);
+  const auto retry = std::ranges::find(full.headers, std::string("Retry-After"), &Header::name);
+  ASSERT_NE(retry, full.headers.end());
+  EXPECT_GE(std::stoi(retry->value), 5);
+  EXPECT_LE(std::stoi(retry->value), 60);
+  EXPECT_TRUE(inbox.accepted.empty());
+  EXPECT_EQ(Ask(limited, Head("POST", "/in/github"), "{}").status, 401) << "another source goes on";
+  figures.free_bytes = 0;
+  gate.Update(figures);
+  EXPECT_EQ(Ask(limited, Head("POST", "/in/github"), "{}").status, 503);
+}
+
 TEST_F(IngestTest, HeadersAndBodyReachTheStoreUntouched) {
   const std::string body("{\"a\":\0\xff}", 8);
   EXPECT_EQ(Ask(ingest, Head("POST", "/in/open"), body).status, 200);
