@@ -28,7 +28,8 @@ using Slist = std::unique_ptr<curl_slist, SlistFree>;
 
 void AddHeader(Slist& list, const std::string& line) {
   if (curl_slist* longer = curl_slist_append(list.get(), line.c_str())) {
-    (void)list.release();
+    // The old head is in the longer list.
+    [[maybe_unused]] curl_slist* const old = list.release();
     list.reset(longer);
   }
 }

@@ -57,6 +57,7 @@ Sample NextSample(SampleMaker& maker, const std::vector<Customer>& customers, in
 
 std::vector<Customer> MakeCustomers(SampleMaker& maker) {
   std::vector<Customer> customers;
+  customers.reserve(kCustomers);
   for (int i = 0; i < kCustomers; ++i) customers.push_back(maker.MakeCustomer());
   return customers;
 }

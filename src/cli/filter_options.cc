@@ -39,6 +39,7 @@ std::string AboutOf(std::string_view name) {
 template <typename Enum>
 std::vector<std::string> Names(int count) {
   std::vector<std::string> names;
+  names.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) names.emplace_back(Name(static_cast<Enum>(i)));
   return names;
 }

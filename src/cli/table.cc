@@ -28,6 +28,7 @@ void Table::Add(std::vector<Cell> row) {
 
 std::vector<int> Table::Widths(const Style& style) const {
   std::vector<int> widths;
+  widths.reserve(columns_.size());
   for (const Column& column : columns_) widths.push_back(DisplayWidth(column.title));
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], DisplayWidth(row[i].text));

@@ -61,6 +61,7 @@ struct ResolveOptions : ActOptions {
 
 std::vector<std::string> ResolveCodes() {
   std::vector<std::string> codes;
+  codes.reserve(kResolveCodeCount);
   for (int i = 0; i < kResolveCodeCount; ++i) codes.emplace_back(Name(static_cast<ResolveCode>(i)));
   return codes;
 }

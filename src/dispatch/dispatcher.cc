@@ -85,7 +85,7 @@ void Dispatcher::State::TakeMail(Time now) {
   }
 }
 
-void Dispatcher::State::Judge(const Run& run, Outcome outcome, Time at, Time now) {
+void Dispatcher::State::Judge(const Run& run, const Outcome& outcome, Time at, Time now) {
   TargetState& target = targets[sources[run.source].target];
   const bool ill = IsTargetFailure(outcome);
   if (target.breaker.Ended(run.breaker_probe, ill, now, deps.random.Unit())) {
@@ -95,7 +95,7 @@ void Dispatcher::State::Judge(const Run& run, Outcome outcome, Time at, Time now
   } else if (run.breaker_probe && !ill) {
     log::Info("breaker_closed", {{"target", target.name}});
   }
-  Finish(run.source, run.context, std::move(outcome), at, now, run.systemic_probe);
+  Finish(run.source, run.context, outcome, at, now, run.systemic_probe);
 }
 
 void Dispatcher::State::Unjudged(const Run& run) {
@@ -105,7 +105,7 @@ void Dispatcher::State::Unjudged(const Run& run) {
   hand_back.push_back({run.context.id, run.context.token});
 }
 
-void Dispatcher::State::Finish(std::size_t index, const RunContext& context, Outcome outcome, Time at, Time now,
+void Dispatcher::State::Finish(std::size_t index, const RunContext& context, const Outcome& outcome, Time at, Time now,
                                bool probe) {
   SourceState& source = sources[index];
   figures->Attempt(source.target, outcome.kind);

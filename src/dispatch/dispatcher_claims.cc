@@ -115,7 +115,7 @@ void Dispatcher::State::StartClaimed(std::vector<store::Claimed> claimed, Time n
       log::Error("corrupt_event", {{"event", run.context.id},
                                    {"source", source.name},
                                    {"do", "restore the journal from a backup, then replay; see dlo verify"}});
-      Finish(run.source, run.context, std::move(outcome), now, now, run.systemic_probe);
+      Finish(run.source, run.context, outcome, now, now, run.systemic_probe);
       continue;
     }
     Delivery delivery;

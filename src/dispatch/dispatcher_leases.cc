@@ -107,7 +107,7 @@ void Dispatcher::State::RescueOne(const RunContext& context, Time now) {
   outcome.message = "the worker stopped before it answered";
   const auto found = source_index.find(context.source);
   if (found != source_index.end()) {
-    Finish(found->second, context, std::move(outcome), now, now, false);
+    Finish(found->second, context, outcome, now, now, false);
     return;
   }
   // Its source is not configured any more; it waits, with everybody's budget, until it is again.

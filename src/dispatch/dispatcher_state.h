@@ -81,9 +81,9 @@ struct Dispatcher::State {
 
   Result<void> Open(Time now);
   void TakeMail(Time now);
-  void Judge(const Run& run, Outcome outcome, Time at, Time now);
+  void Judge(const Run& run, const Outcome& outcome, Time at, Time now);
   void Unjudged(const Run& run);
-  void Finish(std::size_t source, const RunContext& context, Outcome outcome, Time at, Time now, bool probe);
+  void Finish(std::size_t source, const RunContext& context, const Outcome& outcome, Time at, Time now, bool probe);
   void JudgeSource(SourceState& source, const RunContext& context, const Transition& t, bool probe, Time now);
   void WritePauses(Time now);
   void Rescue(Time now);

@@ -128,7 +128,10 @@ MemoryFiles::MemoryFiles() = default;
 MemoryFiles::~MemoryFiles() = default;
 
 Result<void> MemoryFiles::ChangeAllowed() {
-  if (changes_to_live_ > 0 && --changes_to_live_ == 0) dead_ = true;
+  if (changes_to_live_ > 0) {
+    --changes_to_live_;
+    dead_ = dead_ || changes_to_live_ == 0;
+  }
   if (dead_) return Fail(ErrorKind::unavailable, "io", "the process on the disk in memory is dead");
   return {};
 }

@@ -28,8 +28,8 @@ std::string_view Name(Role role) {
 }
 
 std::optional<Role> RoleByName(std::string_view name) {
-  for (std::size_t i = 0; i < kRoles.size(); ++i) {
-    if (kRoles[i] == name) return static_cast<Role>(i + 1);
+  for (const Role role : {Role::viewer, Role::operator_, Role::admin}) {
+    if (Name(role) == name) return role;
   }
   return std::nullopt;
 }

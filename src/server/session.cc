@@ -25,7 +25,7 @@ Session::Session(std::shared_ptr<IoThread> io, std::shared_ptr<Shared> shared, s
 
 Session::~Session() {
   if (phase_ != Phase::closed) shared_->connections.Leave(remote_);
-  Release(reserved_);
+  Session::Release(reserved_);
 }
 
 void Session::Start() {
