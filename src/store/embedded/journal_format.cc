@@ -288,7 +288,8 @@ std::expected<BatchHeader, const char*> DecodeBatch(std::string_view bytes, cons
     const auto record = DecodeRecord(rest);
     if (!record) return std::unexpected(record.error());
     if (record->seq != header->first_seq + i) return std::unexpected("a record of the batch is out of order");
-    records_crc = ContinueRecordsCrc(rest.data(), records_crc);
+    // Its length is in the head that was decoded within bounds just now.
+    records_crc = ContinueRecordsCrc(&rest.front(), records_crc);
     rest.remove_prefix(record->bytes);
     records.push_back(*record);
   }

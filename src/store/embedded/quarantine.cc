@@ -67,7 +67,8 @@ Result<std::int64_t> OverCaps(Db& db) {
     if (!row) return std::unexpected(row.error());
     if (!*row) return 0;
     bytes += rows.Int(1);
-    if (++kept > kMaxRejected || (bytes > kMaxRejectedBytes && kept > 1)) return rows.Int(0);
+    ++kept;
+    if (kept > kMaxRejected || (bytes > kMaxRejectedBytes && kept > 1)) return rows.Int(0);
   }
 }
 
