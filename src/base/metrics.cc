@@ -20,7 +20,7 @@ std::string EscapeLabel(const std::string& value) {
   return out;
 }
 
-std::string LabelText(Labels labels) {
+std::string LabelText(const Labels& labels) {
   if (labels.empty()) return {};
   std::string out = "{";
   for (const auto& [name, value] : labels) {

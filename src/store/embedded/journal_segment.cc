@@ -23,8 +23,9 @@ std::string SegmentName(std::int64_t number) {
 std::optional<std::int64_t> SegmentNumber(std::string_view name) {
   if (name.size() != kNumberDigits + kSuffix.size() || !name.ends_with(kSuffix)) return std::nullopt;
   std::int64_t number = 0;
-  const char* end = name.data() + kNumberDigits;
-  const auto [stopped, error] = std::from_chars(name.data(), end, number);
+  const std::string_view digits = name.substr(0, kNumberDigits);
+  const char* end = digits.data() + digits.size();
+  const auto [stopped, error] = std::from_chars(digits.data(), end, number);
   if (error != std::errc() || stopped != end || number <= 0) return std::nullopt;
   return number;
 }
