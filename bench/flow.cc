@@ -85,22 +85,12 @@ struct Bench {
 };
 
 int Main(int argc, char** argv) {
-  bool json = false;
-  int rounds = 3;
+  Words words(argc, argv);
+  const bool json = words.Flag("--json");
+  const int rounds = words.Number("--rounds", 3, 1);
   Bench bench;
-  bench.count = 100'000;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--json") {
-      json = true;
-    } else if (word == "--rounds" && i + 1 < argc) {
-      rounds = std::max(1, std::atoi(argv[++i]));
-    } else if (word == "--count" && i + 1 < argc) {
-      bench.count = std::max(1'000, std::atoi(argv[++i]));
-    } else {
-      Die("usage: bench_flow [--json] [--rounds N] [--count N]");
-    }
-  }
+  bench.count = words.Number("--count", 100'000, 1'000);
+  words.Finish();
   log::SetLevel("off");
   TargetConfig here{.name = "billing", .type = TargetType::in_process};
   here.handler = [](const Delivery&) { return Outcome::Applied(); };

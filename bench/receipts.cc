@@ -158,22 +158,10 @@ void TellRounds(const Rounds& sink, const Rounds& store) {
 }
 
 int Main(int argc, char** argv) {
-  bool json = false, cpu = false;
-  int count = 150'000, rounds = 5;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--json") {
-      json = true;
-    } else if (word == "--cpu") {
-      cpu = true;
-    } else if (word == "--count" && i + 1 < argc) {
-      count = std::max(1000, std::atoi(argv[++i]));
-    } else if (word == "--rounds" && i + 1 < argc) {
-      rounds = std::max(1, std::atoi(argv[++i]));
-    } else {
-      Die("usage: bench_receipts [--json] [--count N] [--rounds N] [--cpu]");
-    }
-  }
+  Words words(argc, argv);
+  const bool json = words.Flag("--json"), cpu = words.Flag("--cpu");
+  const int count = words.Number("--count", 150'000, 1'000), rounds = words.Number("--rounds", 5, 1);
+  words.Finish();
   log::SetLevel("error");
   Bench bench(count);
   bench.show_cpu = cpu;

@@ -242,20 +242,11 @@ void Behind(std::vector<Figure>& figures, Folder& folder, const Sizes& sizes, co
 }
 
 int Main(int argc, char** argv) {
-  bool json = false, quick = false;
+  Words words(argc, argv);
+  const bool json = words.Flag("--json"), quick = words.Flag("--quick");  // quick: without the million
   Sizes sizes;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--json") {
-      json = true;
-    } else if (word == "--quick") {  // without the million
-      quick = true;
-    } else if (word == "--rounds" && i + 1 < argc) {
-      sizes.rounds = std::max(1, std::atoi(argv[++i]));
-    } else {
-      Die("usage: bench_store [--json] [--quick] [--rounds N]");
-    }
-  }
+  sizes.rounds = words.Number("--rounds", sizes.rounds, 1);
+  words.Finish();
   log::SetLevel("off");
   Folder folder;
   Rates rates;

@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dlo::bench {
@@ -61,6 +62,31 @@ class Folder {
   std::filesystem::path path_;
 };
 
+/// The words of a command line. Each is asked for by name; Finish refuses what nobody asked for.
+class Words {
+ public:
+  Words(int argc, char** argv) : words_(argv + 1, argv + argc) {}
+  bool Flag(std::string_view name) {
+    known_ += fmt::format(" [{}]", name);
+    return std::erase(words_, name) > 0;
+  }
+  int Number(std::string_view name, int otherwise, int least) {
+    known_ += fmt::format(" [{} N]", name);
+    const auto at = std::ranges::find(words_, name);
+    if (at == words_.end() || at + 1 == words_.end()) return otherwise;
+    const int value = std::max(least, std::atoi(std::string(at[1]).c_str()));
+    words_.erase(at, at + 2);
+    return value;
+  }
+  void Finish() const {
+    if (!words_.empty()) Die(fmt::format("unknown: {}; usage:{}", words_.front(), known_));
+  }
+
+ private:
+  std::vector<std::string_view> words_;
+  std::string known_;
+};
+
 /// One line of the table. `ratio` is the share of the baseline's performance that we reach.
 struct Figure {
   std::string name, unit;
@@ -80,9 +106,9 @@ inline void Tell(const std::vector<Figure>& figures, bool json) {
     fmt::print("]\n");
     return;
   }
-  fmt::print("{:<58}{:>12}{:>12}{:>8}{:>8}\n", "", "dlo", "baseline", "ratio", "reach");
+  fmt::print("{:<66}{:>12}{:>12}{:>8}{:>8}\n", "", "dlo", "baseline", "ratio", "reach");
   for (const Figure& f : figures) {
-    fmt::print("{:<58}{:>12.{}f}{:>12.{}f}{:>8.2f}{:>8}\n", f.name + " (" + f.unit + ")", f.value,
+    fmt::print("{:<66}{:>12.{}f}{:>12.{}f}{:>8.2f}{:>8}\n", f.name + " (" + f.unit + ")", f.value,
                f.value < 100 ? 2 : 0, f.baseline, f.baseline < 100 ? 2 : 0, f.ratio,
                f.reach > 0 ? fmt::format("{}", f.reach) : "");
   }

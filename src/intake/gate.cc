@@ -42,7 +42,9 @@ void Gate::Update(const store::Figures& figures) {
     waiting[count.source] += count.count;
   }
   Set(full_, Over(full_, all, max_waiting_), "store.max_waiting", "");
-  Set(disk_low_, figures.free_bytes < (disk_low_ ? 2 * min_free_ : min_free_), "store.min_free", "");
+  if (figures.free_bytes) {
+    Set(disk_low_, *figures.free_bytes < (disk_low_ ? 2 * min_free_ : min_free_), "store.min_free", "");
+  }
   for (auto& [name, source] : sources_) {
     Set(source.closed, Over(source.closed, waiting[name], source.limit), "source.max_waiting", name);
   }

@@ -60,7 +60,7 @@ constexpr Gauge kGauges[] = {
     {"dlo_audit_head_seq", "Number of the newest audit record",
      [](const store::Figures& f, Time) { return One(static_cast<double>(f.audit_head)); }},
     {"dlo_store_free_bytes", "Free space on the store's file system",
-     [](const store::Figures& f, Time) { return One(static_cast<double>(f.free_bytes)); }},
+     [](const store::Figures& f, Time) { return One(static_cast<double>(f.free_bytes.value_or(0))); }},
     {"dlo_journal_receipts", "Receipts in the journal",
      [](const store::Figures& f, Time) { return One(static_cast<double>(f.receipts)); }},
     {"dlo_index_lag", "Receipts in the journal that are not yet in the index",

@@ -91,7 +91,7 @@ struct HttpServer::State {
 
   Result<void> Listen(const std::string& listen);
   void Accept();
-  void OnAccept(ErrorCode error, tcp::socket socket, std::shared_ptr<IoThread> io);
+  void OnAccept(ErrorCode error, tcp::socket socket, const std::shared_ptr<IoThread>& io);
 
   std::shared_ptr<Shared> shared;
   std::vector<std::shared_ptr<IoThread>> threads;
@@ -105,6 +105,8 @@ struct HttpServer::State {
 HttpServer::HttpServer(HttpOptions options, Clock& clock)
     : state_(std::make_unique<State>(std::move(options), clock)) {}
 
+// Posting to the threads can run out of memory, which ends the process, here as anywhere.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 HttpServer::~HttpServer() {
   Stop(Duration(0));
 }
@@ -142,7 +144,7 @@ void HttpServer::State::Accept() {
                          [this, io](ErrorCode error, tcp::socket socket) { OnAccept(error, std::move(socket), io); });
 }
 
-void HttpServer::State::OnAccept(ErrorCode error, tcp::socket socket, std::shared_ptr<IoThread> io) {
+void HttpServer::State::OnAccept(ErrorCode error, tcp::socket socket, const std::shared_ptr<IoThread>& io) {
   if (!acceptor->is_open()) return;
   if (error) {
     // Out of descriptors, or the peer went before we looked. Spinning would not help either.

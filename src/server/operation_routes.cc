@@ -143,7 +143,7 @@ Result<Response> Stats(Context& context, Call& call) {
   answer["breakers"] = Breakers(context.deps);
   answer["held_overdue"] = figures->held_overdue;
   answer["audit_head"] = figures->audit_head;
-  answer["free_bytes"] = figures->free_bytes;
+  if (figures->free_bytes) answer["free_bytes"] = *figures->free_bytes;
   answer["accounting"] = json::object{{"receipts", figures->receipts},
                                       {"indexed", figures->indexed},
                                       {"duplicates", figures->duplicates},

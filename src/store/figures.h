@@ -38,7 +38,7 @@ struct Figures {
   std::int64_t audit_head = 0;
   /// indexed - duplicates - pruned - (sum of counts): 0, or events were lost or invented.
   std::int64_t accounting_difference = 0;
-  std::uint64_t free_bytes = 0;
+  std::optional<std::uint64_t> free_bytes;  // unset: the file system does not say
 };
 
 class FigureSource {

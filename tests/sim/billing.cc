@@ -40,7 +40,6 @@ void Billing::Start(HttpRequest request, Done done) {
   call.replay = Value(request, "Dlo-Replay") == "true";
   call.body = std::string(request.body);
   call.began = clock_.Now();
-  ++calls_by_event[call.id];
   on_start(call);
   open[call.number] = call;
   known_[call.number] = call;

@@ -41,8 +41,6 @@ class Billing final : public HttpClient {
 
   /// By idempotency key: the body that took effect.
   std::map<std::string, std::string> applied;
-  /// Keys that an answer called permanent at least once.
-  std::map<EventId, int> calls_by_event;
   std::map<std::uint64_t, Call> open;  // calls whose answer has not come
   std::function<void(const Call&)> on_start, on_answer;
 

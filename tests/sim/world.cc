@@ -336,7 +336,6 @@ void World::Trouble() {
 /// Trouble is over: everything must come to an end by itself.
 void World::Settle() {
   Note("calm");
-  calm_ = true;
   billing_.Heal();
   for (int i = 0; i < 20'000; ++i) {
     store_->StepJournal();

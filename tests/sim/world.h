@@ -116,7 +116,6 @@ class World {
   std::int64_t audit_floor_ = 0;       // audit records that acts which were answered left
   std::vector<std::int64_t> replays_;  // ids
   int epoch_ = 0;
-  bool calm_ = false;
   Report report_;
 };
 

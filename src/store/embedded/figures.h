@@ -12,9 +12,9 @@ namespace dlo::store {
 
 /// What the index cannot know by itself.
 struct FigureFacts {
-  std::int64_t journal_seq = 0;  // newest record of the journal
-  Time now{};                    // for held letters whose date has passed
-  std::uint64_t free_bytes = 0;  // on the store's file system
+  std::int64_t journal_seq = 0;             // newest record of the journal
+  Time now{};                               // for held letters whose date has passed
+  std::optional<std::uint64_t> free_bytes;  // on the store's file system
 };
 
 /// Cheap: reads the kept counts, one index look-up per source, and held letters that are overdue.

@@ -21,6 +21,7 @@ struct Candidate {
   std::int64_t replay_id = 0;
   int replays_failed = 0;
   FailureClass failure_class = FailureClass::none;
+  std::optional<std::int64_t> lane;
 };
 
 Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, int max) {
@@ -28,7 +29,7 @@ Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, in
   Statement rows = db.Prepare(
       "SELECT id, kind, received_at, segment, position, length, token, attempt_no, tries, crashes, replaying, "
       "replay_id, "
-      "replays_failed, class FROM events INDEXED BY events_due "
+      "replays_failed, class, lane FROM events INDEXED BY events_due "
       "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 ORDER BY due_at, id LIMIT ?3");
   rows.Bind(1, source).Bind(2, ToMicros(now)).Bind(3, max);
   for (;;) {
@@ -46,7 +47,8 @@ Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, in
                    .replaying = rows.Int(10) != 0,
                    .replay_id = rows.Int(11),
                    .replays_failed = static_cast<int>(rows.Int(12)),
-                   .failure_class = static_cast<FailureClass>(rows.Int(13))});
+                   .failure_class = static_cast<FailureClass>(rows.Int(13)),
+                   .lane = rows.OptInt(14)});
   }
 }
 
@@ -177,6 +179,14 @@ Result<void> ClaimDue(IndexContext& context, Bodies bodies, const ClaimWant& wan
   if (!worker) return std::unexpected(worker.error());
   const LeaseNumbers numbers{**source, *target, *worker, now, now + lease.length};
   for (const Candidate& candidate : *due) {
+    if (candidate.lane && !context.lanes.IsFront(*candidate.lane, candidate.id)) {
+      log::Error("lane_mended", {{"event", candidate.id},
+                                 {"source", want.source},
+                                 {"was", "free to run beside another event of its subject; it waits behind it now"},
+                                 {"do", "report this with the log around it"}});
+      if (Result<void> done = context.lanes.PutBehind(context.db, *candidate.lane, candidate.id); !done) return done;
+      continue;
+    }
     Result<Claimed> fetched = Fetch(context.db, bodies, candidate, want.source);
     if (!fetched) return std::unexpected(fetched.error());
     if (!fetched->receipt) {

@@ -102,9 +102,11 @@ Result<void> KeyIndex::Move(Db& db, std::size_t receipts) {
                             .Run();
     if (!done) return done;
     if (db.Changes() != 1) {
-      return Fail(ErrorKind::corrupt, "constraint",
-                  fmt::format("a rule of the database forbids this: event {} and an earlier one have the same key",
-                              row.entry.id));
+      return Fail(
+          ErrorKind::corrupt, "constraint",
+          fmt::format("the database is damaged: event {} and an earlier one have the same key. Stop, keep a copy, and "
+                      "move it away to have it rebuilt from the journal",
+                      row.entry.id));
     }
   }
   if (moved_ < moving_.size()) return {};

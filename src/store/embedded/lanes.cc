@@ -1,5 +1,7 @@
 #include "store/embedded/lanes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
@@ -18,7 +20,13 @@ Result<LaneRow> ReadRow(Db& db, EventId id) {
   Statement statement = db.Prepare("SELECT state, behind FROM events WHERE id = ?1");
   const Result<bool> row = statement.Bind(1, id).Step();
   if (!row) return std::unexpected(row.error());
-  if (!*row) return Fail(ErrorKind::corrupt, "database_corrupt", "an event that waits for its turn has no row");
+  if (!*row) {
+    return Fail(
+        ErrorKind::corrupt, "database_corrupt",
+        fmt::format("the database is damaged: event {} waits for its turn and has no row. Stop, keep a copy, and "
+                    "move it away to have it rebuilt from the journal",
+                    id));
+  }
   return LaneRow{static_cast<State>(statement.Int(0)), statement.Int(1) != 0};
 }
 
@@ -49,7 +57,16 @@ Result<void> Lanes::Load(Db& db) {
     const auto state = static_cast<State>(rows.Int(2));
     Add(rows.Int(1), id);
     const bool free = (state == State::waiting || state == State::running) && rows.Int(3) == 0;
-    if (free) lanes_[rows.Int(1)].front = id;
+    if (!free) continue;
+    EventId& front = lanes_[rows.Int(1)].front;
+    if (front != 0) {
+      return Fail(
+          ErrorKind::corrupt, "lanes_broken",
+          fmt::format("the database is damaged: events {} and {} of one subject are both free to run. Stop, keep a "
+                      "copy, and move it away to have it rebuilt from the journal",
+                      front, id));
+    }
+    front = id;
   }
 }
 
@@ -148,6 +165,18 @@ Result<void> Lanes::Settle(Db& db, Lane lane) {
   }
   SetFront(*lane, m, m.first);
   return first->behind ? SetBehind(db, m.first, false) : Result<void>();
+}
+
+bool Lanes::IsFront(std::int64_t lane, EventId id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = lanes_.find(lane);
+  return found != lanes_.end() && found->second.front == id;
+}
+
+Result<void> Lanes::PutBehind(Db& db, std::int64_t lane, EventId id) {
+  if (Result<void> moved = SetBehind(db, id, true); !moved) return moved;
+  Enter(lane, id);
+  return Settle(db, lane);
 }
 
 std::int64_t Lanes::Behind(std::int64_t lane, EventId id, std::int64_t at_most) const {

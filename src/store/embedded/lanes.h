@@ -33,6 +33,7 @@ class Lanes {
  public:
   using Lane = std::optional<std::int64_t>;
 
+  /// Error corrupt, "lanes_broken": the rows have two of one lane free or running.
   Result<void> Load(Db& db);
   /// For a row about to be inserted as waiting with the newest id: whether it must be behind.
   [[nodiscard]] bool Occupied(std::int64_t lane) const;
@@ -44,6 +45,11 @@ class Lanes {
   /// After an event entered `lane`, left it, or changed state in it: makes `behind` of the lane's waiting events true
   /// again. Touches at most the lane's first event and the one that was first before.
   Result<void> Settle(Db& db, Lane lane);
+  /// Whether the event may run: it is the one that is free in its lane. Asked at each claim, since no index of the
+  /// database forbids a second one.
+  [[nodiscard]] bool IsFront(std::int64_t lane, EventId id) const;
+  /// An event whose row says that it is free and that is not the front: puts it behind.
+  Result<void> PutBehind(Db& db, std::int64_t lane, EventId id);
   /// How many come after `id` in its lane, at most `at_most`; 0 if it is not in it.
   [[nodiscard]] std::int64_t Behind(std::int64_t lane, EventId id, std::int64_t at_most) const;
 

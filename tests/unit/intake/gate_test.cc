@@ -22,7 +22,7 @@ class GateTest : public ::testing::Test {
     const auto refusal = gate.Refusal(source);
     return refusal ? refusal->code : "";
   }
-  void Set(std::int64_t a, std::int64_t b, std::uint64_t free = 1'000) {
+  void Set(std::int64_t a, std::int64_t b, std::optional<std::uint64_t> free = 1'000) {
     store::Figures figures;
     figures.counts = {{.source = "a", .state = State::waiting, .count = a},
                       {.source = "a", .state = State::dead, .count = 1'000'000},  // letters are no backlog
@@ -54,7 +54,11 @@ TEST_F(GateTest, EachLimitClosesAndOpensLower) {
   EXPECT_EQ(Code("b"), "disk_low");
   Set(0, 0, 199);
   EXPECT_EQ(Code("b"), "disk_low") << "not before twice as much";
+  Set(0, 0, std::nullopt);
+  EXPECT_EQ(Code("b"), "disk_low") << "what is not known changes nothing";
   Set(0, 0, 200);
+  EXPECT_EQ(Code("b"), "");
+  Set(0, 0, std::nullopt);
   EXPECT_EQ(Code("b"), "");
 }
 

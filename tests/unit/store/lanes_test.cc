@@ -99,6 +99,15 @@ TEST_F(LanesTest, AParkedOneThatStaysHoldsItsLane) {
   EXPECT_EQ(FreeToRun(), Free{2});
 }
 
+TEST_F(LanesTest, RowsWithTwoFreeOfOneLaneAreRefusedAtTheStart) {
+  Insert(1, 7, false);
+  Insert(2, 7, false);
+  const Result<void> loaded = lanes.Load(*db);
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code, "lanes_broken");
+  EXPECT_NE(loaded.error().message.find("move it away"), std::string::npos);
+}
+
 TEST_F(LanesTest, ManyLeaveALongLaneInAnyOrder) {
   constexpr EventId kMany = 3'000;
   for (EventId id = 1; id <= kMany; ++id) Arrive(id, 7);
