@@ -89,7 +89,8 @@ void World::Open() {
   store::EmbeddedOptions options;
   options.database = kDatabase;
   options.segment_bytes = 48 << 10;
-  options.hot_bytes = 4'000;  // some bodies come from the disk
+  options.hot_bytes = 4'000;    // some bodies come from the disk
+  options.keys_in_memory = 16;  // so that they move, and crash while they move
   options.vfs = vfs_.name();
   options.holds_lane = [](const std::string& source) { return source == "strict"; };
   for (int tries = 0;; ++tries) {

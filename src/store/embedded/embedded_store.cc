@@ -225,7 +225,8 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
   // The database's name: SQLite syncs what is in it.
   if (Result<void> synced = files_.SyncFolder(folder); !synced) return synced;
 
-  intake_ = std::make_unique<Intake>(*journal_, hot_, Intake::Options{options_.same_event, options_.holds_lane});
+  intake_ = std::make_unique<Intake>(
+      *journal_, hot_, Intake::Options{options_.same_event, options_.holds_lane, options_.keys_in_memory});
   index_ = std::make_unique<IndexThread>(IndexThreadDeps{*writer_, *intake_, clock_, crash_points, metrics, lag_});
   if (Result<void> loaded = index_->Load(); !loaded) return loaded;
   const Result<Mark> mark = CatchUp(*journal_, *writer_, *index_, options_.key_digest);

@@ -58,7 +58,7 @@ struct Intake::NewRow {
 };
 
 Intake::Intake(const Journal& journal, HotCache& hot, Options options)
-    : journal_(journal), hot_(hot), options_(std::move(options)) {}
+    : journal_(journal), hot_(hot), options_(std::move(options)), keys_(options_.keys_in_memory) {}
 
 Result<Accepted> Intake::TakeIn(IndexContext& context, const Incoming& incoming) {
   const Receipt& receipt = *incoming.receipt;

@@ -34,6 +34,7 @@ class Intake {
   struct Options {
     std::function<bool(const std::string& source, std::string_view first, std::string_view second)> same_event;
     std::function<bool(const std::string& source)> holds_lane;
+    std::size_t keys_in_memory = 0;
   };
 
   Intake(const Journal& journal, HotCache& hot, Options options);

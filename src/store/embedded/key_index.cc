@@ -9,7 +9,6 @@ namespace dlo::store {
 namespace {
 
 constexpr std::size_t kMostInMemory = 1'000'000;
-constexpr std::size_t kLeastMoved = 64;
 constexpr std::int64_t kFilterRoom = 1 << 20;
 
 Result<std::int64_t> ReadThrough(Db& db) {
@@ -89,7 +88,7 @@ Result<void> KeyIndex::Move(Db& db, std::size_t receipts) {
     BeginMove();
   }
   // Twice as fast as new ones come.
-  const std::size_t until = std::min(moving_.size(), moved_ + std::max(2 * receipts, kLeastMoved));
+  const std::size_t until = std::min(moving_.size(), moved_ + 2 * receipts);
   for (; moved_ < until; ++moved_) {
     const Row& row = moving_[moved_];
     Result<void> done = db.Prepare(

@@ -23,7 +23,7 @@ class KeyIndex {
     EventId id = 0;
   };
   /// So many rows in memory begin a move, or a sixteenth of all when that is more, up to a million.
-  explicit KeyIndex(std::size_t move_at = 65'536) : move_at_(move_at) {}
+  explicit KeyIndex(std::size_t move_at) : move_at_(move_at) {}
 
   /// Before the others in each transaction: reads the newest rows into memory unless they are there.
   Result<void> Load(Db& db);
