@@ -1,5 +1,5 @@
 # What the build and the tests need, by Debian's and Ubuntu's names. Sourced by ./run and ./test.
-build_packages=(g++ cmake ninja-build ccache pkg-config libsqlite3-dev libssl-dev libcurl4-openssl-dev libfmt-dev
+build_packages=(g++ cmake ninja-build ccache pkg-config libssl-dev libcurl4-openssl-dev libfmt-dev
   libspdlog-dev libcli11-dev libtomlplusplus-dev ca-certificates)
 test_packages=(libgtest-dev libgmock-dev python3 python3-venv curl procps clang-format-19)
 

@@ -57,6 +57,7 @@ struct Bench {
   HandlerProcess handler;
   Folder folder;
   int count = 0;
+  bool show_cpu = false;
 
   double Direct() {
     load.Prepare(count);
@@ -71,7 +72,7 @@ struct Bench {
     return measured.stored / measured.seconds;
   }
   /// Until the last one is committed as succeeded.
-  double Handled(const TargetConfig& target) {
+  double Handled(const char* what, const TargetConfig& target) {
     Pipeline pipeline(folder.Fresh());
     pipeline.Dispatch(target);
     load.Prepare(count);
@@ -80,31 +81,35 @@ struct Bench {
     const Measured measured = load.Drive(edge.port());
     if (measured.stored != count) Die("not everything was stored");
     pipeline.WaitFor(State::succeeded, count);
-    return count / Seconds(began);
+    const double seconds = Seconds(began);
+    if (show_cpu) TellCpu(what, count);
+    return count / seconds;
   }
 };
 
 int Main(int argc, char** argv) {
   Words words(argc, argv);
   const bool json = words.Flag("--json");
+  const bool cpu = words.Flag("--cpu");
   const int rounds = words.Number("--rounds", 3, 1);
   Bench bench;
   bench.count = words.Number("--count", 100'000, 1'000);
   words.Finish();
+  bench.show_cpu = cpu;
   log::SetLevel("off");
   TargetConfig here{.name = "billing", .type = TargetType::in_process};
   here.handler = [](const Delivery&) { return Outcome::Applied(); };
-  here.concurrency = 32;
+  here.concurrency = 128;
   TargetConfig there{.name = "billing"};
   there.url = fmt::format("http://127.0.0.1:{}/webhooks", bench.handler.port());
   there.allow_private = true;
-  there.concurrency = 64;
+  there.concurrency = 128;
   std::vector<double> receipts, in_process, direct, http;
   for (int round = 0; round < rounds; ++round) {
     receipts.push_back(bench.Receipts());
-    in_process.push_back(bench.Handled(here));
+    in_process.push_back(bench.Handled("handled in process", here));
     direct.push_back(bench.Direct());
-    http.push_back(bench.Handled(there));
+    http.push_back(bench.Handled("handled over HTTP", there));
   }
   Tell({{"received, handled in process, committed; beside receipts", "1/s", Median(in_process), Median(receipts),
          Median(in_process) / Median(receipts), 0.6},

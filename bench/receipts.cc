@@ -122,9 +122,7 @@ class Bench {
     const Measured measured = load_.Drive(edge->port());
     if (show_cpu) {
       std::this_thread::sleep_for(std::chrono::seconds(1));  // the index takes in what it gathered
-      for (const auto& [name, seconds] : CpuByThread()) {
-        if (seconds > 0.01) fmt::print(stderr, "  {:<16}{:6.2f} us CPU a receipt\n", name, seconds * 1e6 / count_);
-      }
+      TellCpu("receipts", count_);
     }
     if (measured.stored != count_) Die(fmt::format("{} of {} were not stored", measured.other, count_));
     return measured;

@@ -39,6 +39,14 @@ inline std::map<std::string, double> CpuByThread() {
   return cpu;
 }
 
+/// What each thread of this process has used until now, by name, for each of `count`. To stderr.
+inline void TellCpu(std::string_view what, int count) {
+  fmt::print(stderr, "{}: us CPU each\n", what);
+  for (const auto& [name, seconds] : CpuByThread()) {
+    if (seconds > 0.01) fmt::print(stderr, "  {:<16}{:6.2f}\n", name, seconds * 1e6 / count);
+  }
+}
+
 inline double Median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
