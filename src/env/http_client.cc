@@ -23,12 +23,17 @@
 
 #include "env/address_policy.h"
 #include "env/curl_http_client.h"
+#include "env/curl_poller.h"
 
 namespace dlo {
 namespace {
 
-constexpr int kIdleWaitMs = 10'000;  // only a bound; curl_multi_wakeup ends it
 constexpr long kKeptConnections = 256;
+
+/// Whether an easy handle that was set up for one serves the other, but for body and headers.
+bool SameOptions(const HttpRequest& a, const HttpRequest& b) {
+  return a.url == b.url && a.method == b.method && a.timeout == b.timeout && a.connect_timeout == b.connect_timeout;
+}
 
 struct ListFree {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
@@ -43,6 +48,7 @@ struct Transfer {
   Transfer& operator=(const Transfer&) = delete;
 
   void Begin(HttpRequest r, HttpClient::Done d) {
+    set_up = set_up && SameOptions(request, r);
     request = std::move(r);
     done = std::move(d);
     response = {};
@@ -54,7 +60,8 @@ struct Transfer {
   }
 
   CURL* easy;
-  HttpRequest request;
+  bool set_up = false;  // for requests with the options of `request`
+  HttpRequest request;  // the last one, without its body, while idle
   HttpClient::Done done;
   std::unique_ptr<curl_slist, ListFree> headers;
   HttpResponse response;
@@ -155,7 +162,8 @@ long ToMs(Duration duration) {
   return static_cast<long>(std::max<Duration::rep>(1, std::chrono::ceil<std::chrono::milliseconds>(duration).count()));
 }
 
-void SetUp(Transfer& transfer) {
+/// What stays the same from request to request.
+void SetOptions(Transfer& transfer) {
   CURL* easy = transfer.easy;
   const HttpRequest& request = transfer.request;
   curl_easy_reset(easy);
@@ -183,10 +191,18 @@ void SetUp(Transfer& transfer) {
     curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
   } else {
     curl_easy_setopt(easy, CURLOPT_POST, 1L);
-    // Size before pointer, or libcurl measures the body with strlen. An empty view may have no pointer at all.
-    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-    curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.empty() ? "" : request.body.data());
     if (request.method != "POST") curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+  }
+  transfer.set_up = true;
+}
+
+void SetUp(Transfer& transfer) {
+  if (!transfer.set_up) SetOptions(transfer);
+  const HttpRequest& request = transfer.request;
+  if (request.method != "GET") {
+    // Size before pointer, or libcurl measures the body with strlen. An empty view may have no pointer at all.
+    curl_easy_setopt(transfer.easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    curl_easy_setopt(transfer.easy, CURLOPT_POSTFIELDS, request.body.empty() ? "" : request.body.data());
   }
   SetHeaders(transfer);
 }
@@ -276,6 +292,7 @@ struct RealHttpClient::State {
     Done done;
   };
 
+  Poller poller;
   CURLM* multi = nullptr;
   std::mutex mutex;
   std::deque<Queued> queue;  // under mutex
@@ -303,12 +320,26 @@ struct RealHttpClient::State {
     curl_multi_remove_handle(multi, transfer->easy);
     active.erase(transfer);
     Done done = std::move(transfer->done);
-    transfer->request = {};  // lets go of the body
+    transfer->request.body = {};
+    transfer->request.body_owner.reset();
     idle.emplace_back(transfer);
     done(std::move(response));
   }
 
+  void TellDone() {
+    int left = 0;
+    while (CURLMsg* message = curl_multi_info_read(multi, &left)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      char* user = nullptr;
+      curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
+      auto* transfer = reinterpret_cast<Transfer*>(user);
+      HttpResponse response = ResponseOf(*transfer, message->data.result);
+      Finish(transfer, std::move(response));
+    }
+  }
+
   void Run() {
+    int running = 0;
     for (;;) {
       std::deque<Queued> arrived;
       bool stop = false;
@@ -323,18 +354,9 @@ struct RealHttpClient::State {
         return;
       }
       for (Queued& queued : arrived) Add(std::move(queued));
-      int running = 0;
-      curl_multi_perform(multi, &running);
-      int left = 0;
-      while (CURLMsg* message = curl_multi_info_read(multi, &left)) {
-        if (message->msg != CURLMSG_DONE) continue;
-        char* user = nullptr;
-        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
-        auto* transfer = reinterpret_cast<Transfer*>(user);
-        HttpResponse response = ResponseOf(*transfer, message->data.result);
-        Finish(transfer, std::move(response));
-      }
-      curl_multi_poll(multi, nullptr, 0, kIdleWaitMs, nullptr);
+      for (const Poller::Ready& ready : poller.Wait()) curl_multi_socket_action(multi, ready.socket, ready.what, &running);
+      if (poller.TimerDue()) curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
+      TellDone();
     }
   }
 };
@@ -344,6 +366,7 @@ RealHttpClient::RealHttpClient() : state_(std::make_unique<State>()) {
   state_->multi = curl_multi_init();
   if (state_->multi == nullptr) std::abort();  // out of memory
   curl_multi_setopt(state_->multi, CURLMOPT_MAXCONNECTS, kKeptConnections);
+  state_->poller.Serve(state_->multi);
   state_->thread = std::thread([state = state_.get()] {
     NameThread("dlo-targets");
     state->Run();
@@ -361,7 +384,7 @@ void RealHttpClient::Start(HttpRequest request, Done done) {
     const std::lock_guard lock(state_->mutex);
     if (!state_->stopping) {
       state_->queue.push_back({std::move(request), std::move(done)});
-      curl_multi_wakeup(state_->multi);
+      state_->poller.Wake();
       return;
     }
   }
@@ -372,7 +395,7 @@ void RealHttpClient::Stop() {
   {
     const std::lock_guard lock(state_->mutex);
     state_->stopping = true;
-    curl_multi_wakeup(state_->multi);
+    state_->poller.Wake();
   }
   if (state_->thread.joinable()) state_->thread.join();
 }
