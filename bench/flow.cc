@@ -1,13 +1,20 @@
 // From the sender to the committed result: events received over HTTP and handled in this process, beside receipts
-// alone; and handled over HTTP by another process, beside the load that this handler takes directly.
+// alone; and handled over HTTP by another process, beside the load that this handler takes directly from wrk.
 #include <sys/prctl.h>
 
+#include <array>
+#include <boost/json.hpp>
 #include <csignal>
-#include <optional>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <mutex>
 
 #include "base/log.h"
 #include "bench/common/edge.h"
 #include "bench/common/pipeline.h"
+#include "store/embedded/sqlite.h"
 
 namespace dlo::bench {
 namespace {
@@ -19,11 +26,42 @@ class AlwaysApplied final : public server::Handler {
   }
 };
 
-/// The user's application: another process that answers 200 as fast as it can.
+/// What a user's handler does: reads the event, commits its effect once per key in a database, then answers.
+class Billing final : public server::Handler {
+ public:
+  explicit Billing(const std::string& path) {
+    auto opened = store::Db::Open(path, store::Db::Mode::writer);
+    if (!opened) Die(opened.error().message);
+    db_ = std::move(*opened);
+    sqlite3_wal_autocheckpoint(db_->handle(), 1'000);
+    const auto made = db_->Exec("CREATE TABLE paid (event TEXT PRIMARY KEY, subscription TEXT) WITHOUT ROWID");
+    if (!made) Die(made.error().message);
+  }
+  void Handle(server::RequestHead, std::string body, server::Responder respond) override {
+    const boost::json::value event = boost::json::parse(body);
+    const std::string_view id = event.at("id").as_string();
+    const std::string_view subscription = event.at("data").at("object").at("subscription").as_string();
+    bool applied = false;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto done =
+          db_->Prepare("INSERT OR IGNORE INTO paid VALUES (?1, ?2)").Bind(1, id).Bind(2, subscription).Run();
+      if (!done) Die(done.error().message);
+      applied = db_->Changes() == 1;
+    }
+    respond({.status = applied ? 200 : 409, .content_type = "text/plain", .body = applied ? "ok" : "already applied"});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<store::Db> db_;
+};
+
+/// The user's application: another process.
 class HandlerProcess {
  public:
   /// Forks: before any thread exists.
-  HandlerProcess() {
+  explicit HandlerProcess(std::function<std::unique_ptr<server::Handler>()> make) {
     int ports[2];
     if (pipe(ports) != 0) Die("no pipe");
     child_ = fork();
@@ -31,9 +69,9 @@ class HandlerProcess {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       log::SetLevel("off");
       RealClock clock;
-      AlwaysApplied handler;
+      const std::unique_ptr<server::Handler> handler = make();
       server::HttpServer http({}, clock);
-      if (auto ok = http.Start("127.0.0.1:0", handler); !ok) Die(ok.error().message);
+      if (auto ok = http.Start("127.0.0.1:0", *handler); !ok) Die(ok.error().message);
       Put(ports[1], http.port());
       for (;;) pause();
     }
@@ -52,18 +90,43 @@ class HandlerProcess {
   int port_ = 0;
 };
 
+/// Events a second that wrk gets answered, of the size and kind that the load generator sends.
+double Wrk(const std::string& folder, int port) {
+  const std::string script = folder + "/post.lua";
+  std::ofstream(script) << fmt::format(
+      "wrk.method = 'POST'\n"
+      "wrk.headers['Content-Type'] = 'application/json'\n"
+      "local n, tail = 0, string.rep('x', {})\n"
+      "request = function()\n"
+      "  n = n + 1\n"
+      "  return wrk.format(nil, nil, nil, '{{\"id\":\"evt_{}_' .. n .. "
+      "'\",\"object\":\"event\",\"type\":\"invoice.paid\",' ..\n"
+      "    '\"data\":{{\"object\":{{\"id\":\"in_1\",\"subscription\":\"sub_' .. n % 5000 .. '\",\"lines\":\"' .. tail "
+      ".. '\"}}}}}}')\n"
+      "end\n",
+      kBodyBytes - 150, RealClock().Now().time_since_epoch().count());
+  const std::string command =
+      fmt::format("wrk -t1 -c{} -d4s -s '{}' http://127.0.0.1:{}/webhooks 2>&1", kConnections, script, port);
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) Die("no wrk");
+  std::string said;
+  std::array<char, 4096> buffer{};
+  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) said.append(buffer.data(), n);
+  pclose(pipe);
+  const std::size_t at = said.find("Requests/sec:");
+  if (at == std::string::npos || said.contains("Non-2xx")) Die("wrk (apt-get install wrk) said: " + said);
+  return std::atof(said.c_str() + at + 13);
+}
+
 struct Bench {
   LoadGenerator load;
-  HandlerProcess handler;
+  Folder handlers_folder{"handler"};
+  HandlerProcess bare{[] { return std::make_unique<AlwaysApplied>(); }};
+  HandlerProcess billing{[this] { return std::make_unique<Billing>(handlers_folder.Fresh() + "/billing.db"); }};
   Folder folder;
   int count = 0;
   bool show_cpu = false;
 
-  double Direct() {
-    load.Prepare(count);
-    const Measured measured = load.Drive(handler.port());
-    return measured.stored / measured.seconds;
-  }
   double Receipts() {
     Pipeline pipeline(folder.Fresh());
     load.Prepare(count);
@@ -100,21 +163,28 @@ int Main(int argc, char** argv) {
   TargetConfig here{.name = "billing", .type = TargetType::in_process};
   here.handler = [](const Delivery&) { return Outcome::Applied(); };
   here.concurrency = 128;
-  TargetConfig there{.name = "billing"};
-  there.url = fmt::format("http://127.0.0.1:{}/webhooks", bench.handler.port());
-  there.allow_private = true;
-  there.concurrency = 128;
-  std::vector<double> receipts, in_process, direct, http;
+  const auto over_http = [](const HandlerProcess& handler) {
+    TargetConfig target{.name = "billing"};
+    target.url = fmt::format("http://127.0.0.1:{}/webhooks", handler.port());
+    target.allow_private = true;
+    target.concurrency = 64;
+    return target;
+  };
+  std::vector<double> receipts, in_process, direct, http, direct_bare, http_bare;
   for (int round = 0; round < rounds; ++round) {
     receipts.push_back(bench.Receipts());
     in_process.push_back(bench.Handled("handled in process", here));
-    direct.push_back(bench.Direct());
-    http.push_back(bench.Handled("handled over HTTP", there));
+    direct.push_back(Wrk(bench.folder.Fresh(), bench.billing.port()));
+    http.push_back(bench.Handled("handled over HTTP", over_http(bench.billing)));
+    direct_bare.push_back(Wrk(bench.folder.Fresh(), bench.bare.port()));
+    http_bare.push_back(bench.Handled("handled over HTTP by one that does nothing", over_http(bench.bare)));
   }
-  Tell({{"received, handled in process, committed; beside receipts", "1/s", Median(in_process), Median(receipts),
-         Median(in_process) / Median(receipts), 0.6},
-        {"received, handled over HTTP, committed; beside direct", "1/s", Median(http), Median(direct),
-         Median(http) / Median(direct), 0.3}},
+  const auto figure = [](const char* name, std::vector<double>& ours, std::vector<double>& theirs, double reach) {
+    return Figure{name, "1/s", Median(ours), Median(theirs), Median(ours) / Median(theirs), reach};
+  };
+  Tell({figure("received, handled in process, committed; beside receipts", in_process, receipts, 0.6),
+        figure("received, handled over HTTP, committed; beside wrk direct", http, direct, 0.3),
+        figure("the same when the handler does nothing", http_bare, direct_bare, 0)},
        json);
   return 0;
 }

@@ -55,7 +55,8 @@ inline double Median(std::vector<double> values) {
 /// A folder on the disk of the build folder, since /tmp may be memory; gone with the object.
 class Folder {
  public:
-  Folder() : path_(std::filesystem::canonical("/proc/self/exe").parent_path() / fmt::format("bench-{}", getpid())) {}
+  explicit Folder(std::string_view name = "bench")
+      : path_(std::filesystem::canonical("/proc/self/exe").parent_path() / fmt::format("{}-{}", name, getpid())) {}
   ~Folder() { std::filesystem::remove_all(path_); }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
