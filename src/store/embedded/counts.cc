@@ -1,5 +1,7 @@
 #include "store/embedded/counts.h"
 
+#include "base/time_text.h"
+
 namespace dlo::store {
 
 Result<void> Counts::Flush(Db& db) {
@@ -14,6 +16,18 @@ Result<void> Counts::Flush(Db& db) {
                                .Bind(3, failure_class)
                                .Bind(4, delta)
                                .Run();
+    if (!written) return written;
+  }
+  for (const auto& [replay_id, ended] : ended_) {
+    Result<void> written =
+        db.Prepare(
+              "UPDATE replays SET ended = ended + ?2, "
+              "finished_at = CASE WHEN state = 'running' AND ended + ?2 = count THEN ?3 ELSE finished_at END, "
+              "state = CASE WHEN state = 'running' AND ended + ?2 = count THEN 'done' ELSE state END WHERE id = ?1")
+            .Bind(1, replay_id)
+            .Bind(2, ended.n)
+            .Bind(3, ToMicros(ended.at))
+            .Run();
     if (!written) return written;
   }
   Clear();

@@ -1,4 +1,5 @@
-// Exact counts per (source, state, class), gathered in memory during a transaction and written with it.
+// Exact counts, gathered in memory during a transaction and written with it: events per (source, state, class), and the
+// items of each replay that have ended.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 
 #include "dlo/result.h"
 #include "dlo/states.h"
+#include "dlo/time.h"
 #include "store/embedded/sqlite.h"
 
 namespace dlo::store {
@@ -21,13 +23,27 @@ class Counts {
     Add(source, from, from_class, -1);
     Add(source, to, to_class, 1);
   }
-  /// Writes what gathered; call before COMMIT.
+  /// `n` items of a replay ended at `at`.
+  void EndItems(std::int64_t replay_id, std::int64_t n, Time at) {
+    Ended& ended = ended_[replay_id];
+    ended.n += n;
+    ended.at = at;
+  }
+  /// Writes what gathered; call before COMMIT. A running replay is done with its last item.
   Result<void> Flush(Db& db);
   /// After a rollback.
-  void Clear() { moves_.clear(); }
+  void Clear() {
+    moves_.clear();
+    ended_.clear();
+  }
 
  private:
+  struct Ended {
+    std::int64_t n = 0;
+    Time at{};
+  };
   std::map<std::tuple<std::int64_t, int, int>, std::int64_t> moves_;
+  std::map<std::int64_t, Ended> ended_;  // by replay
 };
 
 }  // namespace dlo::store

@@ -152,8 +152,9 @@ Result<FilterSql> FilterSql::ForReplay(const Filter& filter) {
   }
   // Those already released are waiting or running; these are still letters.
   sql.And(
-      "e.id NOT IN (SELECT i.event_id FROM replays r CROSS JOIN replay_items i INDEXED BY replay_items_queued "
-      "ON i.replay_id = r.id AND i.state = 0 WHERE r.state IN ('running', 'paused'))");
+      "e.id NOT IN (SELECT i.event_id FROM replays r INDEXED BY replays_open CROSS JOIN replay_items i "
+      "ON i.replay_id = r.id AND i.event_id > r.released_through "
+      "WHERE r.state IN ('running', 'paused') AND r.queued > 0)");
   if (auto added = sql.Add(filter); !added) return std::unexpected(added.error());
   return sql;
 }

@@ -171,9 +171,9 @@ Result<void> MoveEvent(Db& db, const Transition& t, FailureClass failure_class, 
       .Run();
 }
 
-Result<void> EndReplay(Db& db, const Transition& t, std::int64_t replay_id) {
+Result<void> EndReplay(IndexContext& context, const Transition& t, std::int64_t replay_id) {
   if (t.replay_result == ReplayResult::none || replay_id == 0) return {};
-  return EndReplayItem(db, replay_id, t.id, t.replay_result, t.failure_class, t.at);
+  return EndReplayItem(context.db, context.counts, replay_id, t.id, t.replay_result, t.failure_class, t.at);
 }
 
 }  // namespace
@@ -196,7 +196,7 @@ Result<ApplyStatus> ApplyTransition(IndexContext& context, HotCache& hot, const 
   if (done && transition.to == State::resolved) done = RecordResolve(context.db, transition, text);
   if (!stays) context.lanes.Leave(row->lane, transition.id);
   if (done) done = context.lanes.Settle(context.db, row->lane);
-  if (done) done = EndReplay(context.db, transition, row->replay_id);
+  if (done) done = EndReplay(context, transition, row->replay_id);
   if (!done) return std::unexpected(done.error());
   context.counts.Move(row->source, State::running, row->failure_class, transition.to, failure_class);
   if (transition.to != State::waiting) hot.Release(transition.id);

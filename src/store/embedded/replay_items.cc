@@ -11,6 +11,7 @@
 #include "model/filter.h"
 #include "store/embedded/access.h"
 #include "store/embedded/filter_sql.h"
+#include "store/embedded/index_values.h"
 #include "store/embedded/reads.h"
 #include "store/embedded/triage.h"
 #include "store/pace.h"
@@ -135,17 +136,6 @@ std::unexpected<Error> TooLarge(Db& db, const FilterSql& sql, std::int64_t max) 
                   rows->Int(0), max));
 }
 
-/// A replay ends with its last letter. Nothing waits for it to be looked at.
-Result<void> FinishIfOver(Db& db, std::int64_t replay_id, Time now) {
-  return db
-      .Prepare(
-          "UPDATE replays SET state = 'done', finished_at = ?2 WHERE id = ?1 AND state = 'running' "
-          "AND NOT EXISTS (SELECT 1 FROM replay_items INDEXED BY replay_items_open WHERE replay_id = ?1 AND state < 2)")
-      .Bind(1, replay_id)
-      .Bind(2, ToMicros(now))
-      .Run();
-}
-
 Result<ReplayPlan> CreateInside(Db& db, const Filter& filter, const ReplayOptions& options, const std::string& kind,
                                 const Actor& actor, Time now) {
   const auto pace = PaceOf(options);
@@ -169,13 +159,17 @@ Result<ReplayPlan> CreateInside(Db& db, const Filter& filter, const ReplayOption
   plan->id = *id;
   plan->over_cap = plan->count > options.max;
   plan->estimated_seconds = EstimateSeconds(plan->count, *pace);
-  auto counted = db.Prepare("UPDATE replays SET count = ?2, queued = ?2, digest = ?3 WHERE id = ?1")
-                     .Bind(1, *id)
-                     .Bind(2, plan->count)
-                     .Bind(3, plan->digest)
-                     .Run();
+  // One of nothing is done at once; any other with its last item.
+  const bool over = plan->count == 0;
+  auto counted =
+      db.Prepare("UPDATE replays SET count = ?2, queued = ?2, digest = ?3, state = ?4, finished_at = ?5 WHERE id = ?1")
+          .Bind(1, *id)
+          .Bind(2, plan->count)
+          .Bind(3, plan->digest)
+          .Bind(4, over ? "done" : "running")
+          .Bind(5, When(over, ToMicros(now)))
+          .Run();
   if (!counted) return std::unexpected(counted.error());
-  if (auto over = FinishIfOver(db, *id, now); !over) return std::unexpected(over.error());
 
   const json::object details = {
       {"replay", *id},          {"filter", filter_json},          {"count", plan->count},
@@ -189,11 +183,12 @@ Result<ReplayPlan> CreateInside(Db& db, const Filter& filter, const ReplayOption
 struct Running {
   Filter filter;
   std::int64_t stagger_us = 0;
+  EventId released_through = 0;
   bool running = false;
 };
 
 Result<Running> ReadRunning(Db& db, std::int64_t replay_id) {
-  Statement rows = db.Prepare("SELECT state, filter, stagger_us FROM replays WHERE id = ?1");
+  Statement rows = db.Prepare("SELECT state, filter, stagger_us, released_through FROM replays WHERE id = ?1");
   auto row = rows.Bind(1, replay_id).Step();
   if (!row) return std::unexpected(row.error());
   if (!*row) return Fail(ErrorKind::not_found, "replay_not_found", fmt::format("There is no replay {}.", replay_id));
@@ -202,14 +197,16 @@ Result<Running> ReadRunning(Db& db, std::int64_t replay_id) {
     return Fail(ErrorKind::corrupt, "replay_corrupt",
                 fmt::format("The filter of replay {} cannot be read.", replay_id));
   }
-  return Running{.filter = std::move(*filter), .stagger_us = rows.Int(2), .running = rows.Text(0) == "running"};
+  return Running{.filter = std::move(*filter),
+                 .stagger_us = rows.Int(2),
+                 .released_through = rows.Int(3),
+                 .running = rows.Text(0) == "running"};
 }
 
-Result<std::vector<EventId>> NextQueued(Db& db, std::int64_t replay_id, int n) {
-  Statement rows = db.Prepare(
-      "SELECT event_id FROM replay_items INDEXED BY replay_items_queued "
-      "WHERE replay_id = ?1 AND state = 0 ORDER BY event_id LIMIT ?2");
-  rows.Bind(1, replay_id).Bind(2, n);
+Result<std::vector<EventId>> NextQueued(Db& db, std::int64_t replay_id, EventId after, int n) {
+  Statement rows =
+      db.Prepare("SELECT event_id FROM replay_items WHERE replay_id = ?1 AND event_id > ?2 ORDER BY event_id LIMIT ?3");
+  rows.Bind(1, replay_id).Bind(2, after).Bind(3, n);
   std::vector<EventId> ids;
   for (;;) {
     auto row = rows.Step();
@@ -231,6 +228,7 @@ Result<void> ReleaseOne(Db& db, Counts& counts, Lanes& lanes, const Running& rep
     released = *moved;
   }
   const bool elsewhere = !released && *row && (*row)->replaying;
+  if (!released) counts.EndItems(replay_id, 1, now);
   return db
       .Prepare("UPDATE replay_items SET state = ?3, result = ?4 WHERE replay_id = ?1 AND event_id = ?2 AND state = 0")
       .Bind(1, replay_id)
@@ -331,26 +329,28 @@ Result<std::int64_t> ReleaseReplayBatch(Db& db, Counts& counts, Lanes& lanes, st
   const auto replay = ReadRunning(db, replay_id);
   if (!replay) return std::unexpected(replay.error());
   if (!replay->running) return 0;
-  const auto ids = NextQueued(db, replay_id, std::max(n, 0));
+  const auto ids = NextQueued(db, replay_id, replay->released_through, std::max(n, 0));
   if (!ids) return std::unexpected(ids.error());
   for (const EventId id : *ids) {
     if (auto done = ReleaseOne(db, counts, lanes, *replay, replay_id, id, now); !done)
       return std::unexpected(done.error());
   }
-  auto set = db.Prepare("UPDATE replays SET next_batch_at = ?2, queued = queued - ?3 WHERE id = ?1")
+  auto set = db.Prepare(
+                   "UPDATE replays SET next_batch_at = ?2, queued = queued - ?3, "
+                   "released_through = max(released_through, ?4) WHERE id = ?1")
                  .Bind(1, replay_id)
                  .Bind(2, ToMicros(now) + replay->stagger_us)
                  .Bind(3, static_cast<std::int64_t>(ids->size()))
+                 .Bind(4, ids->empty() ? 0 : ids->back())
                  .Run();
   if (!set) return std::unexpected(set.error());
-  if (auto over = FinishIfOver(db, replay_id, now); !over) return std::unexpected(over.error());
   Statement left = db.Prepare("SELECT queued FROM replays WHERE id = ?1");
   if (auto row = left.Bind(1, replay_id).Step(); !row) return std::unexpected(row.error());
   return left.Int(0);
 }
 
-Result<void> EndReplayItem(Db& db, std::int64_t replay_id, EventId id, ReplayResult result, FailureClass failure_class,
-                           Time now) {
+Result<void> EndReplayItem(Db& db, Counts& counts, std::int64_t replay_id, EventId id, ReplayResult result,
+                           FailureClass failure_class, Time now) {
   if (result == ReplayResult::none) return {};
   auto ended = db.Prepare(
                      "UPDATE replay_items SET state = 2, result = ?3, class = ?4 "
@@ -360,8 +360,9 @@ Result<void> EndReplayItem(Db& db, std::int64_t replay_id, EventId id, ReplayRes
                    .Bind(3, static_cast<int>(result))
                    .Bind(4, static_cast<int>(failure_class))
                    .Run();
-  if (!ended || db.Changes() == 0) return ended;
-  return FinishIfOver(db, replay_id, now);
+  if (!ended) return ended;
+  if (db.Changes() == 1) counts.EndItems(replay_id, 1, now);
+  return {};
 }
 
 Result<ReplayProgress> GetReplay(Db& db, std::int64_t replay_id) {

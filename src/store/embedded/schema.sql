@@ -119,7 +119,9 @@ CREATE TABLE counts (
 CREATE TABLE replays (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, state TEXT NOT NULL, created_at INTEGER NOT NULL,
   actor TEXT NOT NULL, reason TEXT NOT NULL, filter TEXT NOT NULL, digest TEXT NOT NULL, count INTEGER NOT NULL,
-  queued INTEGER NOT NULL DEFAULT 0,            -- of count: not yet released
+  queued INTEGER NOT NULL DEFAULT 0,            -- of count: not yet released; released in order of event_id,
+  released_through INTEGER NOT NULL DEFAULT 0,  -- as far as this one
+  ended INTEGER NOT NULL DEFAULT 0,             -- of count: in state 2
   batch_size INTEGER NOT NULL, stagger_us INTEGER NOT NULL, next_batch_at INTEGER NOT NULL, finished_at INTEGER,
   CHECK (state IN ('running', 'paused', 'cancelled', 'done'))
 );
@@ -131,8 +133,6 @@ CREATE TABLE replay_items (
   class INTEGER NOT NULL DEFAULT 0,             -- FailureClass, when dead again
   PRIMARY KEY (replay_id, event_id)
 ) WITHOUT ROWID;
-CREATE INDEX replay_items_queued ON replay_items (replay_id, event_id) WHERE state = 0;
-CREATE INDEX replay_items_open ON replay_items (replay_id, event_id) WHERE state < 2;
 
 CREATE TABLE audit (
   seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, actor TEXT NOT NULL, role TEXT NOT NULL, action TEXT NOT NULL,

@@ -247,9 +247,10 @@ Result<bool> MoveToReplay(Db& db, Counts& counts, Lanes& lanes, const LetterRow&
                           Time now) {
   if (!IsLegal(Act::replay, row.state, State::waiting)) return false;
   const auto lane = LaneOf(row.source_name, row.subject);
-  // Behind at first wherever there is a lane; settling it brings the earliest to the front.
+  // Behind at first where others are in its lane; settling that brings the earliest to the front.
+  const bool behind = lane && lanes.Occupied(*lane);
   auto moved = db.Prepare(
-                     "UPDATE events SET state = 0, due_at = ?4, lane = ?5, behind = ?5 IS NOT NULL, replaying = 1, "
+                     "UPDATE events SET state = 0, due_at = ?4, lane = ?5, behind = ?7, replaying = 1, "
                      "replay_id = ?6, replays = replays + 1, tries = 0, crashes = 0, lease_until = NULL, "
                      "worker = NULL, parked_at = NULL WHERE id = ?1 AND state = ?2 AND class = ?3")
                    .Bind(1, row.id)
@@ -258,12 +259,17 @@ Result<bool> MoveToReplay(Db& db, Counts& counts, Lanes& lanes, const LetterRow&
                    .Bind(4, ToMicros(now))
                    .Bind(5, lane)
                    .Bind(6, replay_id)
+                   .Bind(7, behind)
                    .Run();
   if (!moved) return std::unexpected(moved.error());
   if (db.Changes() != 1) return false;
   counts.Move(row.source, row.state, row.failure_class, State::waiting, row.failure_class);
   if (row.state == State::held) {
     if (auto cleared = ClearHold(db, row.id); !cleared) return std::unexpected(cleared.error());
+  }
+  if (lane && !behind) {
+    lanes.EnterFront(*lane, row.id);
+    return true;
   }
   lanes.Enter(lane, row.id);
   if (auto settled = lanes.Settle(db, lane); !settled) return std::unexpected(settled.error());

@@ -44,7 +44,7 @@ class Replays : public LettersFixture {
       counts.Move(row.source, row.state, row.failure_class, to, failure_class);
       lanes_.Leave(row.lane, id);
       OrThrow(lanes_.Settle(*db_, row.lane));
-      return EndReplayItem(*db_, replay_id, id, result, failure_class, kNow);
+      return EndReplayItem(*db_, counts, replay_id, id, result, failure_class, kNow);
     }));
   }
   std::vector<EventId> Items(std::int64_t replay_id) {
@@ -306,9 +306,11 @@ TEST_F(Replays, ProgressCountsEachEndOnceAndTheLastOneEndsTheReplay) {
             std::make_tuple(8, 7, 0, 4, 2, 1, 2));
   EXPECT_EQ(p.state, "running");
   // An answer that comes twice, for a letter of another replay, or with no end changes nothing.
-  for (const EventId id : {1, 8, 99})
-    OrThrow(EndReplayItem(*db_, plan.id, id, ReplayResult::dead_again, FailureClass::poison, kNow));
-  OrThrow(EndReplayItem(*db_, plan.id, 7, ReplayResult::none, FailureClass::none, kNow));
+  OrThrow(InTransaction([&](Counts& counts) -> Result<void> {
+    for (const EventId id : {1, 8, 99})
+      OrThrow(EndReplayItem(*db_, counts, plan.id, id, ReplayResult::dead_again, FailureClass::poison, kNow));
+    return EndReplayItem(*db_, counts, plan.id, 7, ReplayResult::none, FailureClass::none, kNow);
+  }));
   EXPECT_EQ(OrThrow(GetReplay(*db_, plan.id)).remaining, 2);
   EXPECT_EQ(OrThrow(GetReplay(*db_, plan.id)).committed, 4);
   Act(8, dlo::Act::resolve);
