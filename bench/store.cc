@@ -134,13 +134,17 @@ Outcome Refused(const Delivery& delivery) {
   return Outcome::Permanent(fmt::format("no_plan_{}", delivery.receipt->id % 10), "no such plan");
 }
 
+bool show_cpu = false;
+
 /// What waits is handed to `handler` until `state` has grown by `count`.
 double Work(Pipeline& pipeline, Handler handler, State state, int count) {
   const std::int64_t before = pipeline.Count(state);
+  const auto cpu = CpuByThread();
   const auto began = Steady::now();
   pipeline.Dispatch(std::move(handler));
   pipeline.WaitFor(state, before + count);
   const double rate = count / Seconds(began);
+  if (show_cpu) TellCpu(state == State::dead ? "park" : "dispatch", count, cpu);
   pipeline.StopDispatch();
   return rate;
 }
@@ -151,6 +155,7 @@ double Replay(Pipeline& pipeline, int count, std::int64_t since_id) {
   Filter filter;
   filter.states = {State::dead};
   if (since_id > 0) filter.since = pipeline.store().Show(since_id)->letter.received_at;
+  const auto cpu = CpuByThread();
   const auto began = Steady::now();
   pipeline.Dispatch(Applied);
   const auto plan = pipeline.store().Create(filter, {.batch_size = 1'000, .stagger_ms = 0, .force = true}, "replay",
@@ -161,6 +166,7 @@ double Replay(Pipeline& pipeline, int count, std::int64_t since_id) {
   }
   pipeline.WaitFor(State::replayed, before + count);
   const double rate = count / Seconds(began);
+  if (show_cpu) TellCpu("replay", count, cpu);
   pipeline.StopDispatch();
   return rate;
 }
@@ -244,6 +250,7 @@ void Behind(std::vector<Figure>& figures, Folder& folder, const Sizes& sizes, co
 int Main(int argc, char** argv) {
   Words words(argc, argv);
   const bool json = words.Flag("--json"), quick = words.Flag("--quick");  // quick: without the million
+  show_cpu = words.Flag("--cpu");
   Sizes sizes;
   sizes.rounds = words.Number("--rounds", sizes.rounds, 1);
   words.Finish();

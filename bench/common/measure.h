@@ -39,10 +39,11 @@ inline std::map<std::string, double> CpuByThread() {
   return cpu;
 }
 
-/// What each thread of this process has used until now, by name, for each of `count`. To stderr.
-inline void TellCpu(std::string_view what, int count) {
+/// What each living thread of this process has used since `before`, by name, for each of `count`. To stderr.
+inline void TellCpu(std::string_view what, int count, const std::map<std::string, double>& before = {}) {
   fmt::print(stderr, "{}: us CPU each\n", what);
-  for (const auto& [name, seconds] : CpuByThread()) {
+  for (auto [name, seconds] : CpuByThread()) {
+    if (const auto earlier = before.find(name); earlier != before.end()) seconds -= earlier->second;
     if (seconds > 0.01) fmt::print(stderr, "  {:<16}{:6.2f}\n", name, seconds * 1e6 / count);
   }
 }

@@ -24,6 +24,8 @@ struct InProcessTarget::Pool {
   std::mutex mutex;
   std::condition_variable work_came;
   std::deque<Work> queue;
+  int idle = 0;         // threads that wait
+  bool waking = false;  // one of them was woken and has not looked yet
   bool stopping = false;
   bool abandoned = false;            // the clock may be gone, and nobody waits for answers
   std::vector<std::thread> threads;  // touched by the owner only
@@ -38,13 +40,27 @@ struct InProcessTarget::Pool {
     }
   }
 
+  /// Threads are woken one by one, each by the one before it while there is more to do: a wake costs more than a quick
+  /// handler, and slow handlers have all of them at work as soon as it matters.
+  void WakeOne() {
+    if (queue.empty() || idle == 0 || waking) return;
+    waking = true;
+    work_came.notify_one();
+  }
+
   void Run() {
     std::unique_lock lock(mutex);
     for (;;) {
-      work_came.wait(lock, [this] { return stopping || !queue.empty(); });
+      while (!stopping && queue.empty()) {
+        ++idle;
+        work_came.wait(lock);
+        --idle;
+        waking = false;
+      }
       if (queue.empty()) return;
       Work work = std::move(queue.front());
       queue.pop_front();
+      WakeOne();
       const Duration began = clock.Monotonic();
       lock.unlock();
       Ended ended{Call(work.delivery), {}, {}};
@@ -86,7 +102,7 @@ void InProcessTarget::Start(Delivery delivery, Done done) {
     const std::lock_guard lock(pool_->mutex);
     if (!pool_->stopping) {
       pool_->queue.push_back({std::move(delivery), std::move(done)});
-      pool_->work_came.notify_one();
+      pool_->WakeOne();
       return;
     }
   }

@@ -25,14 +25,25 @@ Systemic::Verdict Systemic::Ended(const RunContext& run, const Transition& trans
   seen_ = std::min(seen_ + 1, kWindow);
   if (seen_ < kWindow || permanent_ < kTrip) return Verdict::nothing;
 
-  for (const Cause& cause : recent_) {
-    if (cause.fingerprint.empty()) continue;
-    const auto same = std::ranges::count(recent_, cause.fingerprint, &Cause::fingerprint);
-    if (static_cast<std::size_t>(same) < kTrip) continue;
-    Pause(cause, now);
-    return Verdict::pause;
+  const Cause& cause = Majority();
+  if (static_cast<std::size_t>(std::ranges::count(recent_, cause.fingerprint, &Cause::fingerprint)) < kTrip) {
+    return Verdict::nothing;
   }
-  return Verdict::nothing;
+  Pause(cause, now);
+  return Verdict::pause;
+}
+
+/// The one that makes up more than half of them, if there is one (Boyer and Moore's vote): each failure comes here, so
+/// that counting every cause would show.
+const Systemic::Cause& Systemic::Majority() const {
+  static_assert(kTrip * 2 > kWindow);
+  const Cause* candidate = &recent_.front();
+  std::size_t votes = 0;
+  for (const Cause& cause : recent_) {
+    if (votes == 0) candidate = &cause;
+    votes += candidate->fingerprint == cause.fingerprint ? 1 : std::size_t(-1);
+  }
+  return *candidate;
 }
 
 void Systemic::Load(std::string fingerprint, Time now) {

@@ -47,6 +47,7 @@ class Systemic {
     std::string fingerprint;  // of a permanent failure; empty = ended otherwise
     std::string message;
   };
+  [[nodiscard]] const Cause& Majority() const;
   void Pause(Cause cause, Time now);
 
   std::array<Cause, kWindow> recent_;
