@@ -1,5 +1,5 @@
-// One round: take the mail (answers become transitions through Decide), rescue and renew leases, one Exchange that
-// applies what ended and claims for free places, start what was claimed.
+// One round: take the mail (answers become transitions through Decide), rescue and renew leases, hand the store one
+// Exchange that applies what ended and claims for free places, and start what the one before it claimed.
 #include "dispatch/dispatcher.h"
 
 #include <algorithm>
@@ -56,6 +56,7 @@ Dispatcher::State::State(const Config& config, DispatcherDeps d) : deps(d) {
 
 void Dispatcher::State::TakeMail(Time now) {
   Mail mail = mailbox->Take();
+  if (mail.exchanged) Exchanged(std::move(*mail.exchanged), now);
   for (const std::string& name : mail.resumed) {
     const auto found = source_index.find(name);
     if (found == source_index.end()) continue;
@@ -68,21 +69,28 @@ void Dispatcher::State::TakeMail(Time now) {
   if (mail.rung) {
     for (SourceState& source : sources) source.may_have_work = true;
   }
-  for (Mail::Answer& answer : mail.answers) {
-    const auto found = runs.find(answer.run);
-    if (found == runs.end()) continue;  // handed back before it answered
-    const Run run = std::move(found->second);
-    runs.erase(found);
-    const std::size_t target = sources[run.source].target;
-    --targets[target].running;
-    if (!answer.ended.outcome) {
-      Unjudged(run);
-      continue;
-    }
-    deps.crash_points.At("dispatch.after_handler");
-    figures->Took(target, answer.ended.took);
-    Judge(run, Tidy(std::move(*answer.ended.outcome)), answer.ended.at, now);
+  for (Mail::Answer& answer : mail.answers) TakeAnswer(std::move(answer), now);
+}
+
+void Dispatcher::State::TakeAnswer(Mail::Answer answer, Time now) {
+  if (!runs.contains(answer.run)) return;  // handed back before it answered
+  const Run run = EndRun(answer.run);
+  if (!answer.ended.outcome) {
+    Unjudged(run, hand_back);
+    return;
   }
+  deps.crash_points.At("dispatch.after_handler");
+  figures->Took(sources[run.source].target, answer.ended.took);
+  Judge(run, Tidy(std::move(*answer.ended.outcome)), answer.ended.at, now);
+}
+
+/// Its place is free again.
+Run Dispatcher::State::EndRun(std::uint64_t number) {
+  const auto found = runs.find(number);
+  Run run = std::move(found->second);
+  runs.erase(found);
+  --targets[sources[run.source].target].running;
+  return run;
 }
 
 void Dispatcher::State::Judge(const Run& run, const Outcome& outcome, Time at, Time now) {
@@ -98,11 +106,11 @@ void Dispatcher::State::Judge(const Run& run, const Outcome& outcome, Time at, T
   Finish(run.source, run.context, outcome, at, now, run.systemic_probe);
 }
 
-void Dispatcher::State::Unjudged(const Run& run) {
+void Dispatcher::State::Unjudged(const Run& run, std::vector<store::LeaseRef>& to) {
   SourceState& source = sources[run.source];
   targets[source.target].breaker.NotAsked(run.breaker_probe);
   if (run.systemic_probe) source.systemic.ProbeLost();
-  hand_back.push_back({run.context.id, run.context.token});
+  to.push_back({run.context.id, run.context.token});
 }
 
 void Dispatcher::State::Finish(std::size_t index, const RunContext& context, const Outcome& outcome, Time at, Time now,
@@ -112,8 +120,8 @@ void Dispatcher::State::Finish(std::size_t index, const RunContext& context, con
   Transition t = Decide(outcome, source.policy, context, at, deps.random.Unit());
   JudgeSource(source, context, t, probe, now);
   if (t.due_at) source.due = source.due ? std::min(*source.due, *t.due_at) : *t.due_at;
-  finished.push_back(std::move(t));
-  finished_of.push_back(source.name);
+  next.finished.push_back(std::move(t));
+  next.finished_of.push_back(source.name);
 }
 
 void Dispatcher::State::Show() {
@@ -142,11 +150,16 @@ Result<Time> Dispatcher::RunOnce(Time now) {
   s.Rescue(now);
   s.Renew(now);
   s.NoteDue(now);
-  s.MakeWants(now);
   const auto handed_back = s.HandBack(now);
-  const auto exchanged = s.Exchange(now);
+  if (!s.exchanging) {
+    s.MakeWants(now);
+    s.StartExchange(now);
+    s.TakeMail(now);  // the answer, from a store that does not make us wait for it
+  }
+  // While the store works on the next batch.
+  s.StartClaimed(now);
   s.Show();
-  if (!exchanged) return std::unexpected(exchanged.error());
+  if (s.failed) return std::unexpected(*std::exchange(s.failed, std::nullopt));
   if (!handed_back) return std::unexpected(handed_back.error());
   return s.NextTime(now);
 }
@@ -158,8 +171,8 @@ void Dispatcher::OnWake(std::function<void()> wake) {
 void Dispatcher::Drain(Duration grace) {
   State& s = *state_;
   s.draining = true;
-  s.wants.clear();
-  s.want_sources.clear();
+  s.next.wants.clear();
+  s.next.want_sources.clear();
   for (TargetState& target : s.targets) target.target->DropQueued();
   const Duration began = s.deps.clock.Monotonic();
   Duration waited{};
@@ -167,23 +180,26 @@ void Dispatcher::Drain(Duration grace) {
   for (;;) {
     const Time now = s.deps.clock.Now();
     s.TakeMail(now);
-    // Both are tried, whatever the other says.
-    const bool applied = s.Exchange(now).has_value();
+    s.StartExchange(now);
+    s.TakeMail(now);
+    s.DropClaimed();
+    const bool applied = !std::exchange(s.failed, std::nullopt) && !s.exchanging && s.next.finished.empty();
+    // Tried whatever the store said of the other.
     clean = s.HandBack(now).has_value() && applied;
     if (clean && s.runs.empty()) break;
     const Duration left = grace - std::max(s.deps.clock.Monotonic() - began, waited);
     if (left <= Duration(0)) break;
-    const Duration wait = clean ? left : std::min(left, kDrainRetry);
+    const Duration wait = clean || s.exchanging ? left : std::min(left, kDrainRetry);
     if (!s.mailbox->WaitForAnswer(wait)) waited += wait;
   }
-  for (const auto& [number, run] : s.runs) s.Unjudged(run);
+  for (const auto& [number, run] : s.runs) s.Unjudged(run, s.hand_back);
   for (TargetState& target : s.targets) {
     if (target.running > 0) target.target->Abandon();
     target.running = 0;
   }
   if (!s.runs.empty()) log::Warn("handed_back_at_stop", {{"events", s.runs.size()}});
   s.runs.clear();
-  clean = s.HandBack(s.deps.clock.Now()).has_value() && s.finished.empty();
+  clean = s.HandBack(s.deps.clock.Now()).has_value() && s.next.finished.empty() && !s.exchanging;
   if (!clean)
     log::Error("stop_not_clean", {{"why", "the store could not commit"},
                                   {"then", "the leases are rescued at the next start; attempts may repeat"}});
@@ -204,6 +220,10 @@ std::vector<BreakerView> Dispatcher::Breakers() const {
 
 int Dispatcher::running() const {
   return state_->view->running.load(std::memory_order_relaxed);
+}
+
+bool Dispatcher::waits_for_store() const {
+  return state_->exchanging != nullptr;
 }
 
 void Dispatcher::Resumed(const std::string& source) {

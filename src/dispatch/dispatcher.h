@@ -51,6 +51,8 @@ class Dispatcher {
   void Drain(Duration grace);
   [[nodiscard]] std::vector<BreakerView> Breakers() const;
   [[nodiscard]] int running() const;
+  /// The store works on a batch, and its answer will wake the loop. Asked on the loop's thread.
+  [[nodiscard]] bool waits_for_store() const;
   /// Forget the systemic breaker's memory of a source (it was resumed).
   void Resumed(const std::string& source);
 

@@ -2,6 +2,7 @@
 // after a ring, when something of it falls due or ended, or when it gave all it was asked for. So a round without news
 // costs the store nothing, and rounds that follow each other at once come to an end.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -23,8 +24,8 @@ bool Dispatcher::State::CanAsk(const SourceState& source, Time now) const {
 }
 
 void Dispatcher::State::MakeWants(Time now) {
-  wants.clear();
-  want_sources.clear();
+  next.wants.clear();
+  next.want_sources.clear();
   if (draining) return;
   std::vector<Share> shares;
   for (TargetState& target : targets) {
@@ -38,61 +39,84 @@ void Dispatcher::State::MakeWants(Time now) {
     SplitFairly(free, target.next_start++, shares);
     for (const Share& share : shares) {
       if (share.share == 0) continue;
-      wants.push_back({sources[share.source].name, target.name, share.share});
-      want_sources.push_back(share.source);
+      next.wants.push_back({sources[share.source].name, target.name, share.share});
+      next.want_sources.push_back(share.source);
     }
   }
 }
 
-Result<void> Dispatcher::State::Exchange(Time now) {
-  if (finished.empty() && wants.empty()) return {};
-  if (!finished.empty()) deps.crash_points.At("dispatch.before_apply");
-  auto result = deps.queue.Exchange({finished, wants, lease, now});
-  if (!result) return std::unexpected(std::move(result.error()));
-  if (!result->claimed.empty()) deps.crash_points.At("dispatch.after_claim");
-  NoteApplied(result->applied);
-  finished.clear();
-  finished_of.clear();
-
-  std::vector<int> got(sources.size(), 0);
-  for (const store::Claimed& claimed : result->claimed) {
-    const auto found = source_index.find(claimed.run.source);
-    if (found != source_index.end()) ++got[found->second];
-  }
-  for (std::size_t i = 0; i < wants.size(); ++i) {
-    SourceState& source = sources[want_sources[i]];
-    if (got[want_sources[i]] >= wants[i].max) continue;
-    source.may_have_work = false;
-    source.due = result->next_due;
-  }
-  StartClaimed(std::move(result->claimed), now);
-  return {};
+void Dispatcher::State::StartExchange(Time now) {
+  if (exchanging || (next.finished.empty() && next.wants.empty())) return;
+  if (!next.finished.empty()) deps.crash_points.At("dispatch.before_apply");
+  const auto batch = std::make_shared<Batch>(std::exchange(next, {}));
+  exchanging = batch;
+  batch->lease_until = now + lease.length;
+  // What comes from now on may come too late for its claims.
+  for (const std::size_t source : batch->want_sources) sources[source].may_have_work = false;
+  deps.queue.StartExchange({batch->finished, batch->wants, lease, now},
+                           [mail = mailbox, batch, on = std::this_thread::get_id()](auto result) {
+                             mail->PutExchanged(std::move(result), on);
+                           });
 }
 
-void Dispatcher::State::NoteApplied(const std::vector<ApplyStatus>& applied) {
-  for (std::size_t i = 0; i < finished.size() && i < applied.size(); ++i) {
-    const Transition& t = finished[i];
-    const auto found = source_index.find(finished_of[i]);
-    // An end lets the next event of its subject go.
-    if (found != source_index.end()) sources[found->second].may_have_work = true;
+void Dispatcher::State::Exchanged(Result<store::ExchangeResult> result, Time now) {
+  const std::shared_ptr<Batch> batch = std::exchange(exchanging, nullptr);
+  if (!result) {
+    failed = std::move(result.error());
+    std::ranges::move(next.finished, std::back_inserter(batch->finished));
+    std::ranges::move(next.finished_of, std::back_inserter(batch->finished_of));
+    next.finished = std::move(batch->finished);
+    next.finished_of = std::move(batch->finished_of);
+    for (const std::size_t source : batch->want_sources) sources[source].may_have_work = true;
+    return;
+  }
+  if (!result->claimed.empty()) deps.crash_points.At("dispatch.after_claim");
+  NoteApplied(*batch, result->applied);
+
+  std::vector<int> got(sources.size(), 0);
+  for (const store::Claimed& event : result->claimed) {
+    const auto found = source_index.find(event.run.source);
+    if (found != source_index.end()) ++got[found->second];
+  }
+  for (std::size_t i = 0; i < batch->wants.size(); ++i) {
+    SourceState& source = sources[batch->want_sources[i]];
+    if (got[batch->want_sources[i]] >= batch->wants[i].max) {
+      source.may_have_work = true;
+    } else {
+      source.due = result->next_due;
+    }
+  }
+  NoteClaimed(std::move(result->claimed), batch->lease_until, now);
+}
+
+void Dispatcher::State::NoteApplied(const Batch& batch, const std::vector<ApplyStatus>& applied) {
+  for (std::size_t i = 0; i < batch.finished.size() && i < applied.size(); ++i) {
+    const Transition& t = batch.finished[i];
+    const auto found = source_index.find(batch.finished_of[i]);
+    // An end lets the next event of its subject go. Where this Exchange also claimed, it has seen to that.
+    if (found != source_index.end() &&
+        std::ranges::find(batch.want_sources, found->second) == batch.want_sources.end()) {
+      sources[found->second].may_have_work = true;
+    }
     if (applied[i] == ApplyStatus::late) {
       figures->Late();
-      log::Warn("late_answer", {{"event", t.id}, {"source", finished_of[i]}, {"outcome", Name(t.outcome.kind)}});
+      log::Warn("late_answer", {{"event", t.id}, {"source", batch.finished_of[i]}, {"outcome", Name(t.outcome.kind)}});
       continue;
     }
     if (t.replay_result != ReplayResult::none) figures->Replayed(t.replay_result);
     if (t.to != dlo::State::dead) continue;
-    figures->DeadLettered(finished_of[i], t.failure_class);
+    figures->DeadLettered(batch.finished_of[i], t.failure_class);
     log::Info("dead_lettered", {{"event", t.id},
-                                {"source", finished_of[i]},
+                                {"source", batch.finished_of[i]},
                                 {"class", dlo::Name(t.failure_class)},
                                 {"code", t.outcome.code},
                                 {"fingerprint", t.fingerprint}});
   }
 }
 
-void Dispatcher::State::StartClaimed(std::vector<store::Claimed> claimed, Time now) {
-  for (store::Claimed& event : claimed) {
+/// Ours from here on: counted, renewed, and handed back if they cannot be started.
+void Dispatcher::State::NoteClaimed(std::vector<store::Claimed> events, Time lease_until, Time now) {
+  for (store::Claimed& event : events) {
     const auto found = source_index.find(event.run.source);
     if (found == source_index.end()) {
       hand_back.push_back({event.run.id, event.run.token});
@@ -100,38 +124,69 @@ void Dispatcher::State::StartClaimed(std::vector<store::Claimed> claimed, Time n
     }
     SourceState& source = sources[found->second];
     TargetState& target = targets[source.target];
-    Run run{std::move(event.run), found->second};
+    Run run{.context = event.run, .source = found->second, .lease_until = lease_until};
     run.breaker_probe = target.breaker.Claimed(now);
     if (source.systemic.ProbeDue(now)) {
       source.systemic.ProbeClaimed(now);
       run.systemic_probe = true;
     }
-    if (event.corrupt) {
-      Outcome outcome;
-      outcome.kind = OutcomeKind::corrupt;
-      outcome.code = "corrupt";
-      outcome.message = "the stored bytes fail their digest; the handler was not called";
-      target.breaker.NotAsked(run.breaker_probe);
-      log::Error("corrupt_event", {{"event", run.context.id},
-                                   {"source", source.name},
-                                   {"do", "restore the journal from a backup, then replay; see dlo verify"}});
-      Finish(run.source, run.context, outcome, now, now, run.systemic_probe);
-      continue;
-    }
-    Delivery delivery;
-    delivery.attempt = run.context.attempt;
-    delivery.replay = run.context.replaying;
-    delivery.replay_id = run.context.replaying ? run.context.replay_id : 0;
-    delivery.age = std::max(Duration(0), now - event.receipt->received_at);
-    delivery.suppress_notifications = delivery.replay && delivery.age > source.notify_within;
-    delivery.receipt = std::move(event.receipt);
-    deps.crash_points.At("dispatch.before_handler");
-    const std::uint64_t number = next_run++;
-    runs.emplace(number, std::move(run));
     ++target.running;
-    target.target->Start(std::move(delivery),
-                         [mail = mailbox, number](Ended ended) { mail->Put(number, std::move(ended)); });
+    runs.emplace(next_run, std::move(run));
+    claimed.push_back(std::move(event));
+    claimed_run.push_back(next_run++);
   }
+}
+
+void Dispatcher::State::StartClaimed(Time now) {
+  if (claimed.empty()) return;
+  std::vector<store::Claimed> events = std::exchange(claimed, {});
+  const std::vector<std::uint64_t> numbers = std::exchange(claimed_run, {});
+  deps.queue.Load(events);
+  for (std::size_t i = 0; i < events.size(); ++i) StartOne(numbers[i], std::move(events[i]), now);
+}
+
+void Dispatcher::State::StartOne(std::uint64_t number, store::Claimed event, Time now) {
+  if (!event.receipt) {
+    Unjudged(EndRun(number), put_off);
+    return;
+  }
+  const Run& run = runs.at(number);
+  if (now >= run.lease_until) {  // this process stood still
+    log::Warn("claimed_too_long_ago", {{"event", run.context.id}});
+    Unjudged(EndRun(number), hand_back);
+    return;
+  }
+  const SourceState& source = sources[run.source];
+  TargetState& target = targets[source.target];
+  if (event.corrupt) {
+    Outcome outcome;
+    outcome.kind = OutcomeKind::corrupt;
+    outcome.code = "corrupt";
+    outcome.message = "the stored bytes fail their digest; the handler was not called";
+    log::Error("corrupt_event", {{"event", run.context.id},
+                                 {"source", source.name},
+                                 {"do", "restore the journal from a backup, then replay; see dlo verify"}});
+    const Run ended = EndRun(number);
+    target.breaker.NotAsked(ended.breaker_probe);
+    Finish(ended.source, ended.context, outcome, now, now, ended.systemic_probe);
+    return;
+  }
+  Delivery delivery;
+  delivery.attempt = run.context.attempt;
+  delivery.replay = run.context.replaying;
+  delivery.replay_id = run.context.replaying ? run.context.replay_id : 0;
+  delivery.age = std::max(Duration(0), now - event.receipt->received_at);
+  delivery.suppress_notifications = delivery.replay && delivery.age > source.notify_within;
+  delivery.receipt = std::move(event.receipt);
+  deps.crash_points.At("dispatch.before_handler");
+  target.target->Start(std::move(delivery),
+                       [mail = mailbox, number](Ended ended) { mail->Put(number, std::move(ended)); });
+}
+
+/// Claimed too late to be started.
+void Dispatcher::State::DropClaimed() {
+  claimed.clear();
+  for (const std::uint64_t number : std::exchange(claimed_run, {})) Unjudged(EndRun(number), hand_back);
 }
 
 bool Dispatcher::State::MoreNow(Time now) const {
@@ -143,11 +198,11 @@ bool Dispatcher::State::MoreNow(Time now) const {
 }
 
 Time Dispatcher::State::NextTime(Time now) const {
-  if (!finished.empty() || MoreNow(now)) return now;
+  if (!exchanging && (!next.finished.empty() || MoreNow(now))) return now;
   // What is overdue here waits for something else (work, a place), which wakes the loop; it must hide no later time.
-  Time next = now + kAskEvery;
+  Time at = now + kAskEvery;
   const auto not_after = [&](Time time) {
-    if (time > now) next = std::min(next, time);
+    if (time > now) at = std::min(at, time);
   };
   not_after(next_rescue);
   not_after(next_renew);
@@ -159,7 +214,7 @@ Time Dispatcher::State::NextTime(Time now) const {
     if (source.due) not_after(*source.due);
     if (const auto probe = source.systemic.next_probe_at()) not_after(*probe);
   }
-  return next;
+  return at;
 }
 
 }  // namespace dlo::dispatch

@@ -91,8 +91,13 @@ void Dispatcher::State::Rescue(Time now) {
       next_renew = now;
       continue;
     }
-    if (std::ranges::any_of(finished, [&](const Transition& t) { return is_it(t.id, t.token); })) continue;
-    if (std::ranges::any_of(hand_back, [&](const store::LeaseRef& l) { return is_it(l.id, l.token); })) continue;
+    const auto ended = [&](const Batch& batch) {
+      return std::ranges::any_of(batch.finished, [&](const Transition& t) { return is_it(t.id, t.token); });
+    };
+    const auto dropped = [&](const std::vector<store::LeaseRef>& leases) {
+      return std::ranges::any_of(leases, [&](const store::LeaseRef& l) { return is_it(l.id, l.token); });
+    };
+    if (ended(next) || (exchanging && ended(*exchanging)) || dropped(hand_back) || dropped(put_off)) continue;
     RescueOne(context, now);
     ++rescued;
   }
@@ -112,9 +117,9 @@ void Dispatcher::State::RescueOne(const RunContext& context, Time now) {
   }
   // Its source is not configured any more; it waits, with everybody's budget, until it is again.
   const TargetConfig defaults;
-  finished.push_back(
+  next.finished.push_back(
       Decide(outcome, {defaults.retry, defaults.jitter, OnPark::release}, context, now, deps.random.Unit()));
-  finished_of.push_back(context.source);
+  next.finished_of.push_back(context.source);
 }
 
 void Dispatcher::State::Renew(Time now) {
@@ -143,11 +148,15 @@ void Dispatcher::State::Renew(Time now) {
 }
 
 Result<void> Dispatcher::State::HandBack(Time now) {
-  if (hand_back.empty()) return {};
-  const auto done = deps.queue.HandBack(hand_back, now);
-  if (!done) return std::unexpected(done.error());
-  hand_back.clear();
-  return {};
+  const auto give = [&](std::vector<store::LeaseRef>& leases, Time due) -> Result<void> {
+    if (leases.empty()) return {};
+    if (const auto done = deps.queue.HandBack(leases, due); !done) return std::unexpected(done.error());
+    leases.clear();
+    return {};
+  };
+  const Result<void> returned = give(hand_back, now);
+  const Result<void> later = give(put_off, now + store::kUnreadableWait);
+  return returned ? later : returned;
 }
 
 }  // namespace dlo::dispatch

@@ -52,7 +52,17 @@ struct Run {
   std::size_t source = 0;
   bool breaker_probe = false;
   bool systemic_probe = false;
-  bool lost = false;  // its lease is another's
+  bool lost = false;   // its lease is another's
+  Time lease_until{};  // as it was claimed
+};
+
+/// What one Exchange with the store is about. Shared with its answer, so that the request lives as long.
+struct Batch {
+  std::vector<Transition> finished;      // decided
+  std::vector<std::string> finished_of;  // their sources, one for one
+  std::vector<store::ClaimWant> wants;
+  std::vector<std::size_t> want_sources;  // one for one
+  Time lease_until{};                     // of what it claims
 };
 
 struct Dispatcher::State {
@@ -69,11 +79,13 @@ struct Dispatcher::State {
 
   std::unordered_map<std::uint64_t, Run> runs;
   std::uint64_t next_run = 1;
-  std::vector<Transition> finished;        // decided, not yet applied; kept over a store that fails
-  std::vector<std::string> finished_of;    // their sources, one for one
-  std::vector<store::LeaseRef> hand_back;  // claimed and never judged; kept likewise
-  std::vector<store::ClaimWant> wants;
-  std::vector<std::size_t> want_sources;  // one for one
+  Batch next;                              // gathers; what is decided is kept over a store that fails
+  std::shared_ptr<Batch> exchanging;       // in the store's hands
+  std::optional<Error> failed;             // it, not yet told
+  std::vector<store::Claimed> claimed;     // in `runs`, not yet started
+  std::vector<std::uint64_t> claimed_run;  // one for one
+  std::vector<store::LeaseRef> hand_back;  // claimed and never judged; kept like `next`
+  std::vector<store::LeaseRef> put_off;    // likewise, unreadable just now
 
   bool opened = false;
   bool draining = false;
@@ -81,8 +93,9 @@ struct Dispatcher::State {
 
   Result<void> Open(Time now);
   void TakeMail(Time now);
+  void TakeAnswer(Mail::Answer answer, Time now);
   void Judge(const Run& run, const Outcome& outcome, Time at, Time now);
-  void Unjudged(const Run& run);
+  void Unjudged(const Run& run, std::vector<store::LeaseRef>& to);
   void Finish(std::size_t source, const RunContext& context, const Outcome& outcome, Time at, Time now, bool probe);
   void JudgeSource(SourceState& source, const RunContext& context, const Transition& t, bool probe, Time now);
   void WritePauses(Time now);
@@ -92,9 +105,14 @@ struct Dispatcher::State {
   Result<void> HandBack(Time now);
   void NoteDue(Time now);
   void MakeWants(Time now);
-  Result<void> Exchange(Time now);
-  void NoteApplied(const std::vector<ApplyStatus>& applied);
-  void StartClaimed(std::vector<store::Claimed> claimed, Time now);
+  void StartExchange(Time now);
+  void Exchanged(Result<store::ExchangeResult> result, Time now);
+  void NoteApplied(const Batch& batch, const std::vector<ApplyStatus>& applied);
+  void NoteClaimed(std::vector<store::Claimed> events, Time lease_until, Time now);
+  void StartClaimed(Time now);
+  void StartOne(std::uint64_t number, store::Claimed event, Time now);
+  void DropClaimed();
+  Run EndRun(std::uint64_t number);
   [[nodiscard]] bool CanAsk(const SourceState& source, Time now) const;
   [[nodiscard]] bool MoreNow(Time now) const;
   [[nodiscard]] Time NextTime(Time now) const;

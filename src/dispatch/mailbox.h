@@ -1,16 +1,20 @@
-// Where other threads leave word for the dispatcher's loop: attempts that ended, work that arrived, sources that were
-// resumed. Shared with the callbacks in flight, so that one which comes after the dispatcher is gone does no harm.
+// Where other threads leave word for the dispatcher's loop: attempts that ended, the store's answer, work that arrived,
+// sources that were resumed. Shared with the callbacks in flight, so that one which comes after the dispatcher is gone
+// does no harm.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "dispatch/target.h"
+#include "store/queue.h"
 
 namespace dlo::dispatch {
 
@@ -20,6 +24,7 @@ struct Mail {
     Ended ended;
   };
   std::vector<Answer> answers;
+  std::optional<Result<store::ExchangeResult>> exchanged;
   std::vector<std::string> resumed;
   bool rung = false;
 };
@@ -28,6 +33,10 @@ class Mailbox {
  public:
   void Put(std::uint64_t run, Ended ended) {
     Leave([&] { mail_.answers.push_back({run, std::move(ended)}); });
+  }
+  /// `asked_on`: the thread that asked the store; it looks by itself when the answer came before the question returned.
+  void PutExchanged(Result<store::ExchangeResult> result, std::thread::id asked_on) {
+    Leave([&] { mail_.exchanged = std::move(result); }, std::this_thread::get_id() != asked_on);
   }
   void PutResumed(std::string source) {
     Leave([&] { mail_.resumed.push_back(std::move(source)); });
@@ -41,10 +50,10 @@ class Mailbox {
     return std::exchange(mail_, {});
   }
 
-  /// True once an answer lies there; false after `at_most`.
+  /// True once an answer of a target or of the store lies there; false after `at_most`.
   bool WaitForAnswer(Duration at_most) {
     std::unique_lock lock(mutex_);
-    return answer_came_.wait_for(lock, at_most, [this] { return !mail_.answers.empty(); });
+    return answer_came_.wait_for(lock, at_most, [this] { return !mail_.answers.empty() || mail_.exchanged; });
   }
 
   /// Empty: nobody is woken any more; when this returns, nobody is being woken either.
@@ -55,16 +64,16 @@ class Mailbox {
 
  private:
   template <typename Write>
-  void Leave(Write write) {
+  void Leave(Write write, bool wake = true) {
     bool first = false;
     {
       const std::lock_guard lock(mutex_);
       // Who finds mail lying there knows that the loop was woken for it and has not taken it yet.
-      first = mail_.answers.empty() && mail_.resumed.empty() && !mail_.rung;
+      first = mail_.answers.empty() && mail_.resumed.empty() && !mail_.rung && !mail_.exchanged;
       write();
       answer_came_.notify_one();
     }
-    if (!first) return;
+    if (!first || !wake) return;
     const std::lock_guard lock(wake_mutex_);
     if (wake_) wake_();
   }

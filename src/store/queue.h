@@ -20,6 +20,9 @@ struct ClaimWant {
   int max = 0;
 };
 
+/// A claimed event whose bytes cannot be read just now (not: whose bytes are wrong) is handed back for so long.
+inline constexpr Duration kUnreadableWait = std::chrono::seconds(60);
+
 struct Claimed {
   std::shared_ptr<const Receipt> receipt;  // with headers and body
   RunContext run;
@@ -49,6 +52,8 @@ struct ExchangeResult {
   std::optional<Time> next_due;  // of the wanted sources: when the next event that is not behind another falls due
 };
 
+using ExchangeDone = std::move_only_function<void(Result<ExchangeResult>)>;
+
 class Queue {
  public:
   virtual ~Queue() = default;
@@ -56,12 +61,18 @@ class Queue {
   /// it takes events that are due, oldest due first, at most one per subject, and never one whose subject has an
   /// earlier event that is unfinished or a running one. Its cost does not grow with the backlog.
   virtual Result<ExchangeResult> Exchange(const ExchangeRequest& request) = 0;
+  /// As Exchange, without waiting: `done` is called once, on any thread, maybe before this returns. What the request
+  /// points to must live until then. Claims may come without their receipt; Load fetches it.
+  virtual void StartExchange(const ExchangeRequest& request, ExchangeDone done) { done(Exchange(request)); }
+  /// Reads, on the caller's thread, the receipts that StartExchange left out. One that stays without cannot be read
+  /// just now: hand it back, due after kUnreadableWait.
+  virtual void Load(std::vector<Claimed>& /*claimed*/) {}
   /// Extends leases that are still owned; returns those that are not any more.
   virtual Result<std::vector<LeaseRef>> Renew(std::span<const LeaseRef> leases, Time until) = 0;
   /// Events whose lease ended before `now`, oldest first. The caller runs them through Decide and Exchange.
   virtual Result<std::vector<RunContext>> ExpiredLeases(Time now, int max) = 0;
-  /// Back to waiting, due at once, attempt not counted (its row stays, marked handed_back). Fenced as Exchange is.
-  virtual Result<int> HandBack(std::span<const LeaseRef> leases, Time now) = 0;
+  /// Back to waiting, due at `due`, attempt not counted (its row stays, marked handed_back). Fenced as Exchange is.
+  virtual Result<int> HandBack(std::span<const LeaseRef> leases, Time due) = 0;
   /// At start of a store that one process owns: every lease is an earlier process's. Makes them all expired.
   virtual Result<int> ExpireAllLeases(Time now) = 0;
   /// `ring` is called (on a store thread, must not block) when events may have become claimable.

@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/time_text.h"
-#include "env/crash_points.h"
-#include "env/memory_files.h"
+#include "env/clock.h"
 #include "store/embedded/index_queue.h"
 #include "store/embedded/lanes.h"
 #include "store/embedded/schema.h"
@@ -22,7 +21,6 @@ class Office {
   explicit Office(int backlog) {
     db_ = OrThrow(Db::Open(":memory:", Db::Mode::writer));
     OrThrow(Migrate(*db_, kNow));
-    journal_ = OrThrow(Journal::Open(files_, clock_, no_crash_points_, {.folder = "journal"}));
     source_ = OrThrow(names_.Id(*db_, "stripe"));
     OrThrow(db_->Exec("BEGIN"));
     const std::int64_t stuck = *LaneOf("stripe", "stuck");
@@ -51,7 +49,7 @@ class Office {
     IndexContext context{*db_, counts_, names_, lanes_, clock_};
     (void)Steps();
     std::vector<Claimed> claimed;
-    OrThrow(ClaimDue(context, {*journal_, hot_}, {"stripe", "billing", 100}, {"worker"}, kNow, claimed));
+    OrThrow(ClaimDue(context, hot_, {"stripe", "billing", 100}, {"worker"}, kNow, claimed));
     EXPECT_EQ(claimed.size(), static_cast<std::size_t>(kOthers));
     const std::int64_t claim = Steps();
     for (const Claimed& one : claimed) {
@@ -85,7 +83,7 @@ class Office {
     const EventId second = 3 * kBacklog + kOthers;
     OrThrow(db_->Exec("UPDATE events SET behind = 0, due_at = due_at - 1 WHERE id = " + std::to_string(second)));
     std::vector<Claimed> claimed;
-    OrThrow(ClaimDue(context, {*journal_, hot_}, {"stripe", "billing", 100}, {"worker"}, kNow, claimed));
+    OrThrow(ClaimDue(context, hot_, {"stripe", "billing", 100}, {"worker"}, kNow, claimed));
     std::vector<EventId> ids;
     for (const Claimed& one : claimed) ids.push_back(one.run.id);
     EXPECT_EQ(ids.size(), static_cast<std::size_t>(kOthers));
@@ -116,15 +114,12 @@ class Office {
     return steps;
   }
 
-  MemoryFiles files_;
   ManualClock clock_{kNow};
-  NoCrashPoints no_crash_points_;
   HotCache hot_{std::size_t{1} << 20};
   Counts counts_;
   Names names_;
   Lanes lanes_;
   std::unique_ptr<Db> db_;
-  std::unique_ptr<Journal> journal_;
   std::int64_t source_ = 0;
 };
 

@@ -109,6 +109,22 @@ void World::CheckRows(const std::map<EventId, Row>& rows) {
   Require(std::ranges::all_of(counts, [](const auto& one) { return one.second == 0; }), "every state is counted");
 }
 
+/// Where it waits in its subject is settled when it is claimed: an earlier letter that is replayed after that comes
+/// next.
+void World::CheckClaim(const store::Claimed& claimed) {
+  const EventId id = claimed.run.id;
+  const std::string name = fmt::format("event {} attempt {}", id, claimed.run.attempt);
+  Require(Number("SELECT count(*) FROM events o JOIN events e ON e.id = ?1 AND e.source = o.source "
+                 "AND e.subject = o.subject WHERE e.subject <> '' AND o.id < e.id AND o.state = 0",
+                 id) == 0,
+          "in receipt order within a subject: " + name);
+  Require(
+      claimed.run.replaying || Number("SELECT count(*) FROM events o JOIN events e ON e.id = ?1 AND e.lane = o.lane "
+                                      "WHERE o.id < e.id AND o.state IN (3, 4)",
+                                      id) == 0,
+      "a parked event that holds its subject holds it: " + name);
+}
+
 void World::CheckStart(const Call& call) {
   ++report_.calls;
   Note(fmt::format("call {}: event {} attempt {}{}", call.number, call.id, call.attempt, call.replay ? " replay" : ""));
@@ -123,14 +139,6 @@ void World::CheckStart(const Call& call) {
                  "AND e.subject = o.subject WHERE e.subject <> '' AND o.id <> e.id AND o.state = 1",
                  call.id) == 0,
           "one of a subject at a time: " + name);
-  Require(Number("SELECT count(*) FROM events o JOIN events e ON e.id = ?1 AND e.source = o.source "
-                 "AND e.subject = o.subject WHERE e.subject <> '' AND o.id < e.id AND o.state = 0",
-                 call.id) == 0,
-          "in receipt order within a subject: " + name);
-  Require(call.replay || Number("SELECT count(*) FROM events o JOIN events e ON e.id = ?1 AND e.lane = o.lane "
-                                "WHERE o.id < e.id AND o.state IN (3, 4)",
-                                call.id) == 0,
-          "a parked event that holds its subject holds it: " + name);
 }
 
 void World::CheckAnswer(const Call& call) {

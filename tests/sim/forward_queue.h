@@ -24,6 +24,9 @@ class ForwardQueue : public store::Queue {
   Result<int> ExpireAllLeases(Time now) override { return queue_.ExpireAllLeases(now); }
   void OnWork(std::function<void()> ring) override { queue_.OnWork(std::move(ring)); }
 
+ protected:
+  store::Queue& queue() { return queue_; }
+
  private:
   store::Queue& queue_;
 };

@@ -15,10 +15,40 @@ constexpr Time kStart{std::chrono::seconds(1'800'000'000)};
 constexpr std::size_t kHistory = 60;
 const Actor kPerson{"person", "operator"};
 
+/// The queue as one worker sees it, and what the world checks of each claim.
+class Worker : public ForwardQueue {
+ public:
+  Worker(store::Queue& queue, std::function<void(const store::Claimed&)> on_claim)
+      : ForwardQueue(queue), on_claim_(std::move(on_claim)) {}
+  void StartExchange(const store::ExchangeRequest& request, store::ExchangeDone done) override {
+    queue().StartExchange(request, [this, done = std::move(done)](Result<store::ExchangeResult> result) mutable {
+      if (result) std::ranges::for_each(result->claimed, on_claim_);
+      done(std::move(result));
+    });
+  }
+  void Load(std::vector<store::Claimed>& claimed) override { queue().Load(claimed); }
+
+ private:
+  std::function<void(const store::Claimed&)> on_claim_;
+};
+
 /// The first worker's start has taken the leases of the process before; the second one's must not take the first one's.
-class SecondWorker final : public ForwardQueue {
-  using ForwardQueue::ForwardQueue;
+/// And where the first is answered at once, this one waits for the store's answer.
+class SecondWorker final : public Worker {
+ public:
+  using Worker::Worker;
   Result<int> ExpireAllLeases(Time /*now*/) override { return 0; }
+  void StartExchange(const store::ExchangeRequest& request, store::ExchangeDone done) override {
+    done_ = std::move(done);
+    Worker::StartExchange(request, [this](Result<store::ExchangeResult> result) { answer_ = std::move(result); });
+  }
+  void Answer() {
+    if (done_) std::exchange(done_, {})(std::move(answer_));
+  }
+
+ private:
+  Result<store::ExchangeResult> answer_;
+  store::ExchangeDone done_;
 };
 
 Config TwoSources() {
@@ -61,7 +91,7 @@ World::~World() {
 void World::Close() {
   workers_.clear();
   billing_.CallerDied();
-  second_queue_.reset();
+  queues_.clear();
   wrapped_queue_.reset();
   eyes_.reset();
   store_.reset();
@@ -108,8 +138,12 @@ void World::Open() {
   eyes_ = OrThrow(store::Db::Open(kDatabase, store::Db::Mode::reader, vfs_.name()));
   if (options_.wrap_queue) wrapped_queue_ = options_.wrap_queue(*store_, vfs_.name());
   store::Queue& queue = wrapped_queue_ ? *wrapped_queue_ : static_cast<store::Queue&>(*store_);
-  second_queue_ = std::make_unique<SecondWorker>(queue);
-  for (store::Queue* of : {&queue, second_queue_.get()}) {
+  const auto on_claim = [this](const store::Claimed& claimed) { CheckClaim(claimed); };
+  auto second = std::make_unique<SecondWorker>(queue, on_claim);
+  answer_second_ = [waiting = second.get()] { waiting->Answer(); };
+  queues_.push_back(std::make_unique<Worker>(queue, on_claim));
+  queues_.push_back(std::move(second));
+  for (const std::unique_ptr<store::Queue>& of : queues_) {
     workers_.push_back(std::make_unique<dispatch::Dispatcher>(
         config_, dispatch::DispatcherDeps{*of, *store_, billing_, clock_, random_, crash_points_, *metrics_}));
   }
@@ -200,6 +234,7 @@ void World::Dispatch() {
 
 void World::Dispatch(std::size_t worker) {
   if (workers_.empty()) return;  // the machine is off
+  if (worker == 1 && Roll(3) != 0) answer_second_();
   const auto next = workers_[worker]->RunOnce(clock_.Now());
   if (!next) Note("dispatch: " + next.error().message);
 }

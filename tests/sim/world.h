@@ -82,6 +82,7 @@ class World {
   void CheckAnswers(const std::map<EventId, Row>& rows);
   void CheckRows(const std::map<EventId, Row>& rows);
   void CheckBytes();
+  void CheckClaim(const store::Claimed& claimed);
   void CheckStart(const Call& call);
   void CheckAnswer(const Call& call);
   void CheckEnd();
@@ -107,7 +108,8 @@ class World {
   std::unique_ptr<store::SteppedStore> store_;
   std::unique_ptr<store::Db> eyes_;
   std::unique_ptr<store::Queue> wrapped_queue_;
-  std::unique_ptr<store::Queue> second_queue_;
+  std::vector<std::unique_ptr<store::Queue>> queues_;  // as each worker sees it
+  std::function<void()> answer_second_;
   std::vector<std::unique_ptr<dispatch::Dispatcher>> workers_;  // two, that share the store
 
   std::vector<Sent> sent_;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "store/embedded/accept_thread.h"
 #include "store/embedded/access.h"
+#include "store/embedded/claimed_bodies.h"
 #include "store/embedded/figures.h"
 #include "store/embedded/hot_cache.h"
 #include "store/embedded/index_intake.h"
@@ -51,17 +52,20 @@ class EmbeddedStore final : public SteppedStore {
   }
 
   // Queue
-  Result<ExchangeResult> Exchange(const ExchangeRequest& request) override {
-    return index_->Run(Flush::normal, [&](IndexContext& c) { return ExchangeWork(c, {*journal_, hot_}, request); });
+  Result<ExchangeResult> Exchange(const ExchangeRequest& request) override;
+  void StartExchange(const ExchangeRequest& request, ExchangeDone done) override {
+    index_->Start(
+        Flush::normal, [this, request](IndexContext& c) { return ExchangeWork(c, hot_, request); }, std::move(done));
   }
+  void Load(std::vector<Claimed>& claimed) override { LoadClaimed(*journal_, readers_, claimed); }
   Result<std::vector<LeaseRef>> Renew(std::span<const LeaseRef> leases, Time until) override {
     return index_->Run(Flush::normal, [&](IndexContext& c) { return RenewLeases(c.db, leases, until); });
   }
   Result<std::vector<RunContext>> ExpiredLeases(Time now, int max) override {
     return readers_.Read([&](Db& db) { return ReadExpiredLeases(db, now, max); });
   }
-  Result<int> HandBack(std::span<const LeaseRef> leases, Time now) override {
-    return index_->Run(Flush::normal, [&](IndexContext& c) { return HandBackLeases(c, leases, now); });
+  Result<int> HandBack(std::span<const LeaseRef> leases, Time due) override {
+    return index_->Run(Flush::normal, [&](IndexContext& c) { return HandBackLeases(c, leases, due); });
   }
   Result<int> ExpireAllLeases(Time now) override {
     return index_->Run(Flush::normal, [&](IndexContext& c) { return ExpireLeases(c.db, now); });
@@ -251,6 +255,22 @@ void EmbeddedStore::Close() {
     writer_.reset();
     lock_.reset();
   });
+}
+
+Result<ExchangeResult> EmbeddedStore::Exchange(const ExchangeRequest& request) {
+  Result<ExchangeResult> result =
+      index_->Run(Flush::normal, [&](IndexContext& c) { return ExchangeWork(c, hot_, request); });
+  if (!result) return result;
+  Load(result->claimed);
+  std::vector<LeaseRef> unreadable;
+  for (const Claimed& claimed : result->claimed) {
+    if (!claimed.receipt) unreadable.push_back({claimed.run.id, claimed.run.token});
+  }
+  if (unreadable.empty()) return result;
+  // If that fails the leases run out, and the events are rescued.
+  (void)HandBack(unreadable, request.now + kUnreadableWait);
+  std::erase_if(result->claimed, [](const Claimed& claimed) { return claimed.receipt == nullptr; });
+  return result;
 }
 
 void EmbeddedStore::CountBehind(Letter& letter) const {

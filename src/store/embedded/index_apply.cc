@@ -245,7 +245,7 @@ Result<std::vector<RunContext>> ReadExpiredLeases(Db& db, Time now, int max) {
   }
 }
 
-Result<int> HandBackLeases(IndexContext& context, std::span<const LeaseRef> leases, Time now) {
+Result<int> HandBackLeases(IndexContext& context, std::span<const LeaseRef> leases, Time due) {
   CheckLaw(Act::hand_back, State::waiting, true, 0);
   int handed_back = 0;
   for (const LeaseRef& lease : leases) {
@@ -261,7 +261,7 @@ Result<int> HandBackLeases(IndexContext& context, std::span<const LeaseRef> leas
                 "WHERE id = ?1 AND state = 1 AND token = ?2")
             .Bind(1, lease.id)
             .Bind(2, lease.token)
-            .Bind(3, ToMicros(now))
+            .Bind(3, ToMicros(due))
             .Run();
     if (done) {
       done =
@@ -269,7 +269,7 @@ Result<int> HandBackLeases(IndexContext& context, std::span<const LeaseRef> leas
               .Prepare("UPDATE attempts SET finished_at = ?3, code = 'handed_back' WHERE event_id = ?1 AND number = ?2")
               .Bind(1, lease.id)
               .Bind(2, row->attempt_no)
-              .Bind(3, ToMicros(now))
+              .Bind(3, ToMicros(context.clock.Now()))
               .Run();
     }
     if (done) done = context.lanes.Settle(context.db, row->lane);

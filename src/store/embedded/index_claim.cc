@@ -14,7 +14,6 @@ struct Candidate {
   EventId id = 0;
   std::string kind;
   Time received_at;
-  Place place;
   std::int64_t token = 0;
   int attempt_no = 0, tries = 0, crashes = 0;
   bool replaying = false;
@@ -27,9 +26,8 @@ struct Candidate {
 Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, int max) {
   std::vector<Candidate> due;
   Statement rows = db.Prepare(
-      "SELECT id, kind, received_at, segment, position, length, token, attempt_no, tries, crashes, replaying, "
-      "replay_id, "
-      "replays_failed, class, lane FROM events INDEXED BY events_due "
+      "SELECT id, kind, received_at, token, attempt_no, tries, crashes, replaying, replay_id, replays_failed, class, "
+      "lane FROM events INDEXED BY events_due "
       "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 ORDER BY due_at, id LIMIT ?3");
   rows.Bind(1, source).Bind(2, ToMicros(now)).Bind(3, max);
   for (;;) {
@@ -39,66 +37,16 @@ Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, in
     due.push_back({.id = rows.Int(0),
                    .kind = rows.String(1),
                    .received_at = FromMicros(rows.Int(2)),
-                   .place = {rows.Int(3), rows.Int(4), rows.Int(5)},
-                   .token = rows.Int(6),
-                   .attempt_no = static_cast<int>(rows.Int(7)),
-                   .tries = static_cast<int>(rows.Int(8)),
-                   .crashes = static_cast<int>(rows.Int(9)),
-                   .replaying = rows.Int(10) != 0,
-                   .replay_id = rows.Int(11),
-                   .replays_failed = static_cast<int>(rows.Int(12)),
-                   .failure_class = static_cast<FailureClass>(rows.Int(13)),
-                   .lane = rows.OptInt(14)});
+                   .token = rows.Int(3),
+                   .attempt_no = static_cast<int>(rows.Int(4)),
+                   .tries = static_cast<int>(rows.Int(5)),
+                   .crashes = static_cast<int>(rows.Int(6)),
+                   .replaying = rows.Int(7) != 0,
+                   .replay_id = rows.Int(8),
+                   .replays_failed = static_cast<int>(rows.Int(9)),
+                   .failure_class = static_cast<FailureClass>(rows.Int(10)),
+                   .lane = rows.OptInt(11)});
   }
-}
-
-/// What the index knows of a receipt whose bytes are wrong.
-Result<std::shared_ptr<const Receipt>> ReceiptWithoutBytes(Db& db, EventId id, const std::string& source) {
-  Statement row =
-      db.Prepare("SELECT key, kind, subject, account, livemode, occurred_at, received_at FROM events WHERE id = ?1");
-  const Result<bool> found = row.Bind(1, id).Step();
-  if (!found) return std::unexpected(found.error());
-  auto receipt = std::make_shared<Receipt>();
-  receipt->id = id;
-  receipt->source = source;
-  receipt->key = row.String(0);
-  receipt->kind = row.String(1);
-  receipt->subject = row.String(2);
-  receipt->account = row.String(3);
-  if (const auto livemode = row.OptInt(4)) receipt->livemode = *livemode != 0;
-  if (const auto occurred = row.OptInt(5)) receipt->occurred_at = FromMicros(*occurred);
-  receipt->received_at = FromMicros(row.Int(6));
-  return receipt;
-}
-
-/// The receipt of a candidate. Not claimed (receipt unset) when the disk does not give it just now.
-Result<Claimed> Fetch(Db& db, Bodies bodies, const Candidate& candidate, const std::string& source) {
-  Claimed claimed;
-  claimed.receipt = bodies.hot.Get(candidate.id);
-  if (claimed.receipt) return claimed;
-  Result<JournalRecord> record = bodies.journal.ReadAt(candidate.place);
-  if (record && record->receipt->id == candidate.id) {
-    claimed.receipt = std::move(record->receipt);
-    return claimed;
-  }
-  const std::string reason = record ? "another receipt is at its place" : record.error().message;
-  if (record || record.error().kind == ErrorKind::corrupt) {
-    log::Error("receipt_corrupt", {{"event", candidate.id}, {"source", source}, {"reason", reason}});
-    Result<std::shared_ptr<const Receipt>> known = ReceiptWithoutBytes(db, candidate.id, source);
-    if (!known) return std::unexpected(known.error());
-    claimed.receipt = std::move(*known);
-    claimed.corrupt = true;
-    return claimed;
-  }
-  log::Warn("receipt_unreadable", {{"event", candidate.id}, {"source", source}, {"reason", reason}});
-  return claimed;
-}
-
-Result<void> PutOff(Db& db, EventId id, Time now) {
-  return db.Prepare("UPDATE events SET due_at = ?2 WHERE id = ?1 AND state = 0")
-      .Bind(1, id)
-      .Bind(2, ToMicros(now + kUnreadableWait))
-      .Run();
 }
 
 struct LeaseNumbers {
@@ -165,7 +113,7 @@ Result<std::optional<Time>> NextDue(Db& db, std::int64_t source) {
 
 }  // namespace
 
-Result<void> ClaimDue(IndexContext& context, Bodies bodies, const ClaimWant& want, const Lease& lease, Time now,
+Result<void> ClaimDue(IndexContext& context, const HotCache& hot, const ClaimWant& want, const Lease& lease, Time now,
                       std::vector<Claimed>& claimed) {
   const Result<std::optional<std::int64_t>> source = context.names.Find(context.db, want.source);
   if (!source) return std::unexpected(source.error());
@@ -187,31 +135,24 @@ Result<void> ClaimDue(IndexContext& context, Bodies bodies, const ClaimWant& wan
       if (Result<void> done = context.lanes.PutBehind(context.db, *candidate.lane, candidate.id); !done) return done;
       continue;
     }
-    Result<Claimed> fetched = Fetch(context.db, bodies, candidate, want.source);
-    if (!fetched) return std::unexpected(fetched.error());
-    if (!fetched->receipt) {
-      if (Result<void> done = PutOff(context.db, candidate.id, now); !done) return done;
-      continue;
-    }
     if (Result<void> done = TakeLease(context, candidate, numbers); !done) return done;
-    fetched->run = ContextOf(candidate, want.source);
-    claimed.push_back(std::move(*fetched));
+    claimed.push_back({.receipt = hot.Get(candidate.id), .run = ContextOf(candidate, want.source)});
   }
   return {};
 }
 
-Result<ExchangeResult> ExchangeWork(IndexContext& context, Bodies bodies, const ExchangeRequest& request) {
+Result<ExchangeResult> ExchangeWork(IndexContext& context, HotCache& hot, const ExchangeRequest& request) {
   ExchangeResult result;
   result.applied.reserve(request.finished.size());
   for (const Transition& transition : request.finished) {
-    const Result<ApplyStatus> status = ApplyTransition(context, bodies.hot, transition);
+    const Result<ApplyStatus> status = ApplyTransition(context, hot, transition);
     if (!status) return std::unexpected(status.error());
     result.applied.push_back(*status);
   }
   std::size_t wanted = 0;
   for (const ClaimWant& want : request.wants) {
     wanted += static_cast<std::size_t>(std::max(0, want.max));
-    Result<void> done = ClaimDue(context, bodies, want, request.lease, request.now, result.claimed);
+    Result<void> done = ClaimDue(context, hot, want, request.lease, request.now, result.claimed);
     if (!done) return std::unexpected(done.error());
   }
   for (const ClaimWant& want : request.wants) {

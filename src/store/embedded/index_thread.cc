@@ -38,11 +38,14 @@ Error Stopping() {
 }  // namespace
 
 struct IndexThread::PostedTask final : Task {
-  explicit PostedTask(std::move_only_function<Result<void>(IndexContext&)> function)
-      : Task(Flush::normal), fn(std::move(function)) {
-    posted = true;
-  }
+  PostedTask(IndexThread& thread, std::move_only_function<Result<void>(IndexContext&)> function)
+      : Task(Flush::normal), index(thread), fn(std::move(function)) {}
   Result<void> Do(IndexContext& context) override { return fn(context); }
+  void End() override {
+    const std::lock_guard lock(index.mutex_);
+    --index.posted_;
+  }
+  IndexThread& index;
   std::move_only_function<Result<void>(IndexContext&)> fn;
 };
 
@@ -107,11 +110,30 @@ Result<void> IndexThread::RunTask(Task& task) {
   return std::move(task.outcome);
 }
 
+void IndexThread::StartTask(std::unique_ptr<Task> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_) {
+      task->owned = true;
+      tasks_.push_back(task.release());  // Finish takes it back
+      wake_.notify_one();
+    }
+  }
+  if (task) {
+    task->outcome = std::unexpected(Stopping());
+    task->End();
+  } else if (stepped_) {
+    Step();
+  }
+}
+
 bool IndexThread::Post(std::move_only_function<Result<void>(IndexContext&)> fn) {
   const std::lock_guard lock(mutex_);
   if (stopping_ || posted_ >= kMaxPosted) return false;
   ++posted_;
-  tasks_.push_back(new PostedTask(std::move(fn)));  // deleted by Finish
+  auto task = std::make_unique<PostedTask>(*this, std::move(fn));
+  task->owned = true;
+  tasks_.push_back(task.release());  // likewise
   wake_.notify_one();
   return true;
 }
@@ -317,20 +339,23 @@ void IndexThread::Note(bool receipts, const Result<void>& committed) {
 }
 
 void IndexThread::Finish(std::span<Task* const> tasks, const Result<void>& committed) {
-  const std::lock_guard lock(mutex_);
-  for (Task* task : tasks) {
-    if (task->posted) {
-      --posted_;
-      delete task;
-      continue;
+  std::vector<std::unique_ptr<Task>> owned;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Task* task : tasks) {
+      // A refusal of the task's own says more than the loss of the transaction around it.
+      if (!committed && task->outcome) {
+        task->outcome = Fail(ErrorKind::unavailable, committed.error().code, committed.error().message);
+      }
+      if (task->owned) {
+        owned.emplace_back(task);
+        continue;
+      }
+      task->finished = true;
+      task->ready.notify_one();  // under the lock: the waiter destroys the task as soon as it can
     }
-    // A refusal of the task's own says more than the loss of the transaction around it.
-    if (!committed && task->outcome) {
-      task->outcome = Fail(ErrorKind::unavailable, committed.error().code, committed.error().message);
-    }
-    task->finished = true;
-    task->ready.notify_one();  // under the lock: the waiter destroys the task as soon as it can
   }
+  for (const std::unique_ptr<Task>& task : owned) task->End();
 }
 
 void IndexThread::Answer() {

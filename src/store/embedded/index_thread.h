@@ -100,6 +100,32 @@ class IndexThread {
     return std::move(*call.result);
   }
 
+  /// As Run, without waiting: `done` is given what Run would return, on the index thread, or on this one when there is
+  /// no such thread or it is stopping.
+  template <typename F, typename Done>
+  void Start(Flush flush, F fn, Done done) {
+    using R = std::invoke_result_t<F&, IndexContext&>;
+    struct Call final : Task {
+      Call(Flush rule, F&& function, Done&& whom) : Task(rule), fn(std::move(function)), tell(std::move(whom)) {}
+      Result<void> Do(IndexContext& context) override {
+        result.emplace(fn(context));
+        if (!*result) return std::unexpected(result->error());
+        return {};
+      }
+      void End() override {
+        if (outcome) {
+          tell(std::move(*result));
+        } else {
+          tell(std::unexpected(std::move(outcome.error())));
+        }
+      }
+      F fn;
+      Done tell;
+      std::optional<R> result;
+    };
+    StartTask(std::make_unique<Call>(flush, std::move(fn), std::move(done)));
+  }
+
   /// As Run, without waiting and without an answer: dropped when the index is busy or stopping. False = dropped.
   bool Post(std::move_only_function<Result<void>(IndexContext&)> fn);
 
@@ -119,8 +145,10 @@ class IndexThread {
     explicit Task(Flush rule) : flush(rule) {}
     virtual ~Task() = default;
     virtual Result<void> Do(IndexContext& context) = 0;
+    /// Of an owned one, with its outcome set, and no lock held.
+    virtual void End() {}
     Flush flush;
-    bool posted = false;  // owned by the queue; nobody waits
+    bool owned = false;  // by the queue; nobody waits
     Result<void> outcome;
     bool finished = false;  // under mutex_
     std::condition_variable ready;
@@ -134,6 +162,7 @@ class IndexThread {
   };
 
   Result<void> RunTask(Task& task);
+  void StartTask(std::unique_ptr<Task> task);
   void Loop();
   Work Take();                               // waits for work, and gathers
   Work TakeWhatIsThere();                    // with mutex_ held

@@ -41,8 +41,8 @@ Result<std::vector<RunningReplay>> RunningReplays(Db& db);
 Result<std::int64_t> ReleaseReplayBatch(Db& db, Counts& counts, Lanes& lanes, std::int64_t replay_id, int n, Time now);
 
 /// Call in the transaction that ends a replayed letter's replay (Transition::replay_result is not none). Marks its item
-/// and, with the counts' flush, the replay as done if it was the last one. An item that does not exist or has ended stays
-/// as it is.
+/// and, with the counts' flush, the replay as done if it was the last one. An item that does not exist or has ended
+/// stays as it is.
 Result<void> EndReplayItem(Db& db, Counts& counts, std::int64_t replay_id, EventId id, ReplayResult result,
                            FailureClass failure_class, Time now);
 
