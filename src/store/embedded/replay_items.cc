@@ -87,6 +87,7 @@ Result<ReplayPlan> PlanWith(Db& db, const Filter& filter, const ReplayOptions& o
 struct ReplayRow {
   std::string kind, filter, digest;
   std::int64_t count = 0;
+  EventId released_through = 0;
   Pace pace;
 };
 
@@ -94,7 +95,7 @@ Result<std::int64_t> InsertReplay(Db& db, const ReplayRow& row, const Actor& act
   const std::string name = CleanText(actor.name, 200), reason = CleanText(actor.reason, 4'096);
   Statement insert = db.Prepare(
       "INSERT INTO replays (kind, state, created_at, actor, reason, filter, digest, count, batch_size, stagger_us, "
-      "next_batch_at) VALUES (?1, 'running', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?2)");
+      "next_batch_at, released_through) VALUES (?1, 'running', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?2, ?10)");
   auto done = insert.Bind(1, row.kind)
                   .Bind(2, ToMicros(now))
                   .Bind(3, name)
@@ -104,6 +105,7 @@ Result<std::int64_t> InsertReplay(Db& db, const ReplayRow& row, const Actor& act
                   .Bind(7, row.count)
                   .Bind(8, row.pace.batch_size)
                   .Bind(9, row.pace.stagger.count())
+                  .Bind(10, row.released_through)
                   .Run();
   if (!done) return std::unexpected(done.error());
   return sqlite3_last_insert_rowid(db.handle());
@@ -227,26 +229,25 @@ Result<void> ReleaseOne(Db& db, Counts& counts, Lanes& lanes, const Running& rep
     if (!moved) return std::unexpected(moved.error());
     released = *moved;
   }
-  const bool elsewhere = !released && *row && (*row)->replaying;
-  if (!released) counts.EndItems(replay_id, 1, now);
+  if (released) return {};
+  const bool elsewhere = *row && (*row)->replaying;
+  counts.EndItems(replay_id, 1, now);
   return db
       .Prepare("UPDATE replay_items SET state = ?3, result = ?4 WHERE replay_id = ?1 AND event_id = ?2 AND state = 0")
       .Bind(1, replay_id)
       .Bind(2, id)
-      .Bind(3, static_cast<int>(released ? ItemState::released : ItemState::ended))
-      .Bind(4, released    ? 0
-               : elsewhere ? kSkippedOtherReplay
-                           : kSkippedState)
+      .Bind(3, static_cast<int>(ItemState::ended))
+      .Bind(4, elsewhere ? kSkippedOtherReplay : kSkippedState)
       .Run();
 }
 
 // result: 0 none, 1 committed, 2 already applied, 3 gone, 4 dead again, 5 resolved, 100 and more skipped.
 constexpr char kProgress[] =
     "SELECT r.id, r.state, r.kind, r.created_at, r.actor, r.reason, r.filter, r.count, r.digest, "
-    "coalesce(sum(i.state = 1 OR (i.state = 2 AND i.result < 100)), 0), coalesce(sum(i.state = 2 AND i.result >= 100), "
-    "0), "
-    "coalesce(sum(i.state = 2 AND i.result IN (1, 2, 3, 5)), 0), coalesce(sum(i.state = 2 AND i.result = 4), 0), "
-    "coalesce(sum(i.state = 2 AND i.result = 4 AND i.class <> 1), 0), coalesce(sum(i.state < 2), 0) ";
+    "coalesce(sum(CASE i.state WHEN 0 THEN i.event_id <= r.released_through ELSE i.result < 100 END), 0), "
+    "coalesce(sum(i.state = 1 AND i.result >= 100), 0), "
+    "coalesce(sum(i.state = 1 AND i.result IN (1, 2, 3, 5)), 0), coalesce(sum(i.state = 1 AND i.result = 4), 0), "
+    "coalesce(sum(i.state = 1 AND i.result = 4 AND i.class <> 1), 0), coalesce(sum(i.state = 0), 0) ";
 
 ReplayProgress ReadProgress(const Statement& row) {
   ReplayProgress p;
@@ -296,14 +297,19 @@ Result<std::int64_t> CreateSingleReplay(Db& db, EventId id, const Actor& actor, 
   digest.Add(id);
   Filter filter;
   filter.ids = {id};
-  const auto replay_id = InsertReplay(
-      db, {.kind = "replay", .filter = FilterToJson(filter), .digest = digest.Hex(), .count = 1, .pace = {}}, actor,
-      now);
+  const auto replay_id = InsertReplay(db,
+                                      {.kind = "replay",
+                                       .filter = FilterToJson(filter),
+                                       .digest = digest.Hex(),
+                                       .count = 1,
+                                       .released_through = id,
+                                       .pace = {}},
+                                      actor, now);
   if (!replay_id) return replay_id;
   auto item = db.Prepare("INSERT INTO replay_items (replay_id, event_id, state) VALUES (?1, ?2, ?3)")
                   .Bind(1, *replay_id)
                   .Bind(2, id)
-                  .Bind(3, static_cast<int>(ItemState::released))
+                  .Bind(3, static_cast<int>(ItemState::open))
                   .Run();
   if (!item) return std::unexpected(item.error());
   return replay_id;
@@ -352,14 +358,15 @@ Result<std::int64_t> ReleaseReplayBatch(Db& db, Counts& counts, Lanes& lanes, st
 Result<void> EndReplayItem(Db& db, Counts& counts, std::int64_t replay_id, EventId id, ReplayResult result,
                            FailureClass failure_class, Time now) {
   if (result == ReplayResult::none) return {};
-  auto ended = db.Prepare(
-                     "UPDATE replay_items SET state = 2, result = ?3, class = ?4 "
-                     "WHERE replay_id = ?1 AND event_id = ?2 AND state = 1")
-                   .Bind(1, replay_id)
-                   .Bind(2, id)
-                   .Bind(3, static_cast<int>(result))
-                   .Bind(4, static_cast<int>(failure_class))
-                   .Run();
+  auto ended =
+      db.Prepare(
+            "UPDATE replay_items SET state = 1, result = ?3, class = ?4 WHERE replay_id = ?1 AND event_id = ?2 "
+            "AND state = 0 AND ?2 <= (SELECT released_through FROM replays WHERE id = ?1)")
+          .Bind(1, replay_id)
+          .Bind(2, id)
+          .Bind(3, static_cast<int>(result))
+          .Bind(4, static_cast<int>(failure_class))
+          .Run();
   if (!ended) return ended;
   if (db.Changes() == 1) counts.EndItems(replay_id, 1, now);
   return {};

@@ -18,7 +18,7 @@
 namespace dlo::store {
 
 /// Values of replay_items.state.
-enum class ItemState : std::uint8_t { queued = 0, released = 1, ended = 2 };
+enum class ItemState : std::uint8_t { open = 0, ended = 1 };
 /// Values of replay_items.result beside those of ReplayResult.
 inline constexpr int kSkippedState = 100;  // it is no longer a letter this replay may take
 inline constexpr int kSkippedOtherReplay = 101;

@@ -121,14 +121,14 @@ CREATE TABLE replays (
   actor TEXT NOT NULL, reason TEXT NOT NULL, filter TEXT NOT NULL, digest TEXT NOT NULL, count INTEGER NOT NULL,
   queued INTEGER NOT NULL DEFAULT 0,            -- of count: not yet released; released in order of event_id,
   released_through INTEGER NOT NULL DEFAULT 0,  -- as far as this one
-  ended INTEGER NOT NULL DEFAULT 0,             -- of count: in state 2
+  ended INTEGER NOT NULL DEFAULT 0,             -- of count: in state 1
   batch_size INTEGER NOT NULL, stagger_us INTEGER NOT NULL, next_batch_at INTEGER NOT NULL, finished_at INTEGER,
   CHECK (state IN ('running', 'paused', 'cancelled', 'done'))
 );
 CREATE INDEX replays_open ON replays (id) WHERE state IN ('running', 'paused');
 CREATE TABLE replay_items (
   replay_id INTEGER NOT NULL, event_id INTEGER NOT NULL,
-  state INTEGER NOT NULL,                       -- 0 queued, 1 released to the dispatcher, 2 ended
+  state INTEGER NOT NULL,                       -- 0 queued, or released (as far as released_through), 1 ended
   result INTEGER NOT NULL DEFAULT 0,            -- ReplayResult; 100 skipped: state, 101 skipped: in another replay
   class INTEGER NOT NULL DEFAULT 0,             -- FailureClass, when dead again
   PRIMARY KEY (replay_id, event_id)
