@@ -37,7 +37,8 @@ constexpr Law kLaws[] = {
      "SELECT count(*) FROM events e WHERE state = 0 AND behind = 1 AND NOT EXISTS (SELECT 1 FROM events o WHERE "
      "o.lane = e.lane AND o.id <> e.id AND (o.id < e.id OR o.state = 1))"},
     {"an open event with a subject has no lane",
-     "SELECT count(*) FROM events WHERE state IN (0, 1) AND subject <> '' AND lane IS NULL"},
+     "SELECT count(*) FROM events e JOIN receipts r ON r.id = e.id WHERE e.state IN (0, 1) AND r.subject <> '' AND "
+     "e.lane IS NULL"},
     {"a finished event is in a lane", "SELECT count(*) FROM events WHERE state IN (2, 5, 6) AND lane IS NOT NULL"},
     {"a running event has no attempt row",
      "SELECT count(*) FROM events e WHERE state = 1 AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.event_id = e.id "

@@ -34,8 +34,8 @@ std::int64_t World::Number(const char* sql, EventId id) {
 std::map<EventId, World::Row> World::Rows() {
   std::map<EventId, Row> rows;
   store::Statement row = eyes_->Prepare(
-      "SELECT e.id, n.name, e.key, e.subject, e.body_sha256, e.key_ordinal, e.state, e.class, e.tries, "
-      "coalesce(e.lane, 0), e.behind FROM events e JOIN names n ON n.id = e.source");
+      "SELECT e.id, n.name, r.key, r.subject, r.body_sha256, r.key_ordinal, e.state, e.class, e.tries, "
+      "coalesce(e.lane, 0), e.behind FROM events e JOIN receipts r ON r.id = e.id JOIN names n ON n.id = e.source");
   for (;;) {
     const auto more = row.Step();
     Require(more.has_value(), "the index can be read");
@@ -114,8 +114,10 @@ void World::CheckRows(const std::map<EventId, Row>& rows) {
 void World::CheckClaim(const store::Claimed& claimed) {
   const EventId id = claimed.run.id;
   const std::string name = fmt::format("event {} attempt {}", id, claimed.run.attempt);
-  Require(Number("SELECT count(*) FROM events o JOIN events e ON e.id = ?1 AND e.source = o.source "
-                 "AND e.subject = o.subject WHERE e.subject <> '' AND o.id < e.id AND o.state = 0",
+  Require(Number("SELECT count(*) FROM receipts e JOIN receipts r ON r.source = e.source AND r.subject = e.subject "
+                 "JOIN events o "
+                 "ON o.id = r.id WHERE e.id = ?1 "
+                 "AND e.subject <> '' AND o.id < e.id AND o.state = 0",
                  id) == 0,
           "in receipt order within a subject: " + name);
   Require(
@@ -135,8 +137,10 @@ void World::CheckStart(const Call& call) {
   for (const auto& [number, other] : billing_.open) {
     Require(other.id != call.id || other.began + kLease <= clock_.Now(), "one owner at a time: " + name);
   }
-  Require(Number("SELECT count(*) FROM events o JOIN events e ON e.id = ?1 AND e.source = o.source "
-                 "AND e.subject = o.subject WHERE e.subject <> '' AND o.id <> e.id AND o.state = 1",
+  Require(Number("SELECT count(*) FROM receipts e JOIN receipts r ON r.source = e.source AND r.subject = e.subject "
+                 "JOIN events o "
+                 "ON o.id = r.id WHERE e.id = ?1 "
+                 "AND e.subject <> '' AND o.id <> e.id AND o.state = 1",
                  call.id) == 0,
           "one of a subject at a time: " + name);
 }

@@ -16,8 +16,8 @@ struct Known {
 
 Result<Known> ReadKnown(Db& db, const RunContext& run) {
   Statement row = db.Prepare(
-      "SELECT key, kind, subject, account, livemode, occurred_at, received_at, segment, position, length "
-      "FROM events WHERE id = ?1");
+      "SELECT r.key, r.kind, r.subject, r.account, r.livemode, r.occurred_at, e.received_at, r.segment, r.position, "
+      "r.length FROM receipts r JOIN events e ON e.id = r.id WHERE r.id = ?1");
   const Result<bool> found = row.Bind(1, run.id).Step();
   if (!found) return std::unexpected(found.error());
   if (!*found) return Fail(ErrorKind::corrupt, "database_corrupt", "a claimed event is not in the database");
@@ -42,6 +42,7 @@ void LoadOne(const Journal& journal, Db& db, Claimed& claimed) {
   };
   Result<Known> known = ReadKnown(db, claimed.run);
   if (!known) return note(known.error().message);
+  claimed.run.kind = known->receipt->kind;
   Result<JournalRecord> record = journal.ReadAt(known->place);
   if (record && record->receipt->id == claimed.run.id) {
     claimed.receipt = std::move(record->receipt);

@@ -116,7 +116,12 @@ Result<Figures> RecountFigures(Db& db, const FigureFacts& facts) {
   if (!kept) return std::unexpected(kept.error());
   auto rows = CountedRows(db);
   if (!rows) return std::unexpected(rows.error());
-  const std::int64_t drift = Drift(*kept, *rows);
+  // An event without its receipt would be counted and never listed.
+  const auto pairs = OneNumber(db.Prepare(
+      "SELECT (SELECT count(*) FROM receipts r WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = r.id)) + "
+      "(SELECT count(*) FROM events e WHERE NOT EXISTS (SELECT 1 FROM receipts r WHERE r.id = e.id))"));
+  if (!pairs) return std::unexpected(pairs.error());
+  const std::int64_t drift = Drift(*kept, *rows) + *pairs;
   auto figures = ReadAll(db, facts, std::move(*rows));
   if (figures && figures->accounting_difference == 0) figures->accounting_difference = drift;
   return figures;

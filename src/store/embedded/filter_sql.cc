@@ -70,10 +70,12 @@ Result<void> FilterSql::Add(const Filter& filter) {
                                                                            {"subject", &filter.subjects},
                                                                            {"account", &filter.accounts}};
   const std::pair<const char*, const char*> conditions[] = {
-      {"e.kind IN (", ")"},
+      {"r.kind IN (", ")"},
       {"e.source IN (SELECT n.id FROM names n WHERE n.name IN (", "))"},
-      {"e.subject IN (", ")"},
-      {"e.account IN (", ")"}};
+      {"r.subject IN (", ")"},
+      {"r.account IN (", ")"}};
+  reads_receipts_ =
+      !filter.types.empty() || !filter.subjects.empty() || !filter.accounts.empty() || filter.livemode || filter.q;
   for (std::size_t i = 0; i < std::size(lists); ++i) {
     auto added = AndListed(conditions[i].first, *lists[i].second, conditions[i].second, lists[i].first);
     if (!added) return added;
@@ -87,7 +89,7 @@ Result<void> FilterSql::Add(const Filter& filter) {
   }
   if (filter.since) And("e.received_at >= " + Parameter(filter.since->time_since_epoch().count()));
   if (filter.until) And("e.received_at < " + Parameter(filter.until->time_since_epoch().count()));
-  if (filter.livemode) And("e.livemode = " + Parameter(std::int64_t{*filter.livemode}));
+  if (filter.livemode) And("r.livemode = " + Parameter(std::int64_t{*filter.livemode}));
   if (filter.fingerprint) {
     const auto number = FingerprintNumber(*filter.fingerprint);
     if (!number)
@@ -97,7 +99,7 @@ Result<void> FilterSql::Add(const Filter& filter) {
   if (filter.q) {
     // instr, not LIKE: it has no wildcards to escape and does not end at a NUL.
     const std::string q = Parameter(Lower(*filter.q));
-    And("(instr(lower(e.key), " + q + ") OR instr(lower(e.subject), " + q + ") OR instr(lower(f.message), " + q + "))");
+    And("(instr(lower(r.key), " + q + ") OR instr(lower(r.subject), " + q + ") OR instr(lower(f.message), " + q + "))");
     reads_failures_ = true;
   }
   if (!filter.ids.empty()) {
@@ -110,6 +112,13 @@ Result<void> FilterSql::Add(const Filter& filter) {
     And("e.id IN (SELECT value FROM json_each(" + Parameter(list + "]") + "))");
   }
   return {};
+}
+
+std::string FilterSql::Joins(bool with_receipts) const {
+  std::string joins;
+  if (reads_receipts_ || with_receipts) joins += " CROSS JOIN receipts r ON r.id = e.id";
+  if (reads_failures_) joins += " LEFT JOIN failures f ON f.event_id = e.id";
+  return joins;
 }
 
 Result<FilterSql> FilterSql::ForLetters(const Filter& filter) {

@@ -1,4 +1,4 @@
-// A Filter as the condition of a query over `events e LEFT JOIN failures f ON f.event_id = e.id`. The shape of the text
+// A Filter as the condition of a query over `events e JOIN receipts r LEFT JOIN failures f`. The shape of the text
 // follows which fields are set; every value is bound, none is ever part of the text.
 #pragma once
 
@@ -23,12 +23,13 @@ class FilterSql {
   /// "state_not_replayable", when the filter names states and none of them is dead or held.
   static Result<FilterSql> ForReplay(const Filter& filter);
 
-  /// "e.state IN (3, 4) AND e.kind IN (?1, ?2)".
+  /// "e.state IN (3, 4) AND r.kind IN (?1, ?2)".
   [[nodiscard]] const std::string& where() const { return where_; }
   /// The first parameter number that is free after this condition's own, which begin at 1.
   [[nodiscard]] int next_parameter() const { return static_cast<int>(values_.size()) + 1; }
-  /// The condition reads a column of `failures`; without it the join may be left out.
-  [[nodiscard]] bool reads_failures() const { return reads_failures_; }
+  /// " CROSS JOIN receipts r ON ..." and the like, to come after `events e`: what the condition reads, and the receipts
+  /// if the caller does. CROSS, so that SQLite begins with the events, which have the indexes.
+  [[nodiscard]] std::string Joins(bool with_receipts = false) const;
   /// Binds the values. They are not copied: this must live until the statement is reset.
   void BindTo(Statement& statement) const;
 
@@ -45,7 +46,7 @@ class FilterSql {
 
   std::string where_;
   std::vector<Value> values_;
-  bool reads_failures_ = false;
+  bool reads_receipts_ = false, reads_failures_ = false;
 };
 
 /// May a replay of `filter` take this letter? By the rules of ForReplay, asked again when its turn comes: it may have

@@ -221,8 +221,9 @@ Result<std::vector<LeaseRef>> RenewLeases(Db& db, std::span<const LeaseRef> leas
 Result<std::vector<RunContext>> ReadExpiredLeases(Db& db, Time now, int max) {
   std::vector<RunContext> expired;
   Statement rows = db.Prepare(
-      "SELECT e.id, n.name, e.kind, e.token, e.attempt_no, e.tries, e.crashes, e.replaying, e.replay_id, "
-      "e.replays_failed, e.received_at FROM events e INDEXED BY events_lease JOIN names n ON n.id = e.source "
+      "SELECT e.id, n.name, r.kind, e.token, e.attempt_no, e.tries, e.crashes, e.replaying, e.replay_id, "
+      "e.replays_failed, e.received_at FROM events e INDEXED BY events_lease JOIN receipts r ON r.id = e.id "
+      "JOIN names n ON n.id = e.source "
       "WHERE e.lease_until < ?1 ORDER BY e.lease_until LIMIT ?2");
   rows.Bind(1, ToMicros(now)).Bind(2, max);
   for (;;) {

@@ -12,7 +12,6 @@ namespace {
 
 struct Candidate {
   EventId id = 0;
-  std::string kind;
   Time received_at;
   std::int64_t token = 0;
   int attempt_no = 0, tries = 0, crashes = 0;
@@ -26,8 +25,8 @@ struct Candidate {
 Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, int max) {
   std::vector<Candidate> due;
   Statement rows = db.Prepare(
-      "SELECT id, kind, received_at, token, attempt_no, tries, crashes, replaying, replay_id, replays_failed, class, "
-      "lane FROM events INDEXED BY events_due "
+      "SELECT id, received_at, token, attempt_no, tries, crashes, replaying, replay_id, replays_failed, class, lane "
+      "FROM events INDEXED BY events_due "
       "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 ORDER BY due_at, id LIMIT ?3");
   rows.Bind(1, source).Bind(2, ToMicros(now)).Bind(3, max);
   for (;;) {
@@ -35,17 +34,16 @@ Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, in
     if (!more) return std::unexpected(more.error());
     if (!*more) return due;
     due.push_back({.id = rows.Int(0),
-                   .kind = rows.String(1),
-                   .received_at = FromMicros(rows.Int(2)),
-                   .token = rows.Int(3),
-                   .attempt_no = static_cast<int>(rows.Int(4)),
-                   .tries = static_cast<int>(rows.Int(5)),
-                   .crashes = static_cast<int>(rows.Int(6)),
-                   .replaying = rows.Int(7) != 0,
-                   .replay_id = rows.Int(8),
-                   .replays_failed = static_cast<int>(rows.Int(9)),
-                   .failure_class = static_cast<FailureClass>(rows.Int(10)),
-                   .lane = rows.OptInt(11)});
+                   .received_at = FromMicros(rows.Int(1)),
+                   .token = rows.Int(2),
+                   .attempt_no = static_cast<int>(rows.Int(3)),
+                   .tries = static_cast<int>(rows.Int(4)),
+                   .crashes = static_cast<int>(rows.Int(5)),
+                   .replaying = rows.Int(6) != 0,
+                   .replay_id = rows.Int(7),
+                   .replays_failed = static_cast<int>(rows.Int(8)),
+                   .failure_class = static_cast<FailureClass>(rows.Int(9)),
+                   .lane = rows.OptInt(10)});
   }
 }
 
@@ -89,7 +87,6 @@ RunContext ContextOf(const Candidate& candidate, const std::string& source) {
   RunContext run;
   run.id = candidate.id;
   run.source = source;
-  run.kind = candidate.kind;
   run.token = candidate.token + 1;
   run.attempt = candidate.attempt_no + 1;
   run.tries = candidate.tries + 1;
@@ -136,7 +133,10 @@ Result<void> ClaimDue(IndexContext& context, const HotCache& hot, const ClaimWan
       continue;
     }
     if (Result<void> done = TakeLease(context, candidate, numbers); !done) return done;
-    claimed.push_back({.receipt = hot.Get(candidate.id), .run = ContextOf(candidate, want.source)});
+    Claimed& taken = claimed.emplace_back();
+    taken.run = ContextOf(candidate, want.source);
+    taken.receipt = hot.Get(candidate.id);
+    if (taken.receipt) taken.run.kind = taken.receipt->kind;
   }
   return {};
 }

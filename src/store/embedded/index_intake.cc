@@ -104,7 +104,7 @@ Result<Intake::Known> Intake::LookUp(IndexContext& context, const Incoming& inco
   // Conflicts have negative ordinals and come first, newest first.
   for (const auto& [ordinal, id] : *entries) {
     Statement event =
-        context.db.Prepare("SELECT source, key, body_sha256, segment, position, length FROM events WHERE id = ?1");
+        context.db.Prepare("SELECT source, key, body_sha256, segment, position, length FROM receipts WHERE id = ?1");
     const Result<bool> there = event.Bind(1, id).Step();
     if (!there) return std::unexpected(there.error());
     known.next_ordinal = std::max(known.next_ordinal, ordinal + 1);
@@ -135,7 +135,7 @@ bool Intake::SameEvent(const KnownRow& row, const Receipt& receipt) const {
 Result<Accepted> Intake::Repeat(IndexContext& context, const Receipt& receipt, EventId id) {
   Result<void> counted = context.db
                              .Prepare(
-                                 "UPDATE events SET deliveries = deliveries + 1, "
+                                 "UPDATE receipts SET deliveries = deliveries + 1, "
                                  "last_seen_at = max(last_seen_at, ?2) WHERE id = ?1")
                              .Bind(1, id)
                              .Bind(2, ToMicros(receipt.received_at))
@@ -168,53 +168,65 @@ Result<void> Intake::FindLane(NewRow& row, IndexContext& context, const Receipt&
   return {};
 }
 
+Result<void> Intake::InsertReceipt(Db& db, const Incoming& incoming, std::int64_t source, const NewRow& row) {
+  const Receipt& receipt = *incoming.receipt;
+  std::optional<std::int64_t> livemode, occurred, conflict_of;
+  if (receipt.livemode) livemode = *receipt.livemode ? 1 : 0;
+  if (receipt.occurred_at) occurred = ToMicros(*receipt.occurred_at);
+  if (row.conflict_of != 0) conflict_of = row.conflict_of;
+  return db
+      .Prepare(
+          "INSERT INTO receipts (id, source, key_digest, key_ordinal, key, kind, subject, account, livemode, "
+          "occurred_at, segment, position, length, body_bytes, body_sha256, conflict_of, last_seen_at) "
+          "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)")
+      .Bind(1, receipt.id)
+      .Bind(2, source)
+      .Bind(3, incoming.key_digest)
+      .Bind(4, row.ordinal)
+      .Bind(5, receipt.key)
+      .Bind(6, receipt.kind)
+      .Bind(7, receipt.subject)
+      .Bind(8, receipt.account)
+      .Bind(9, livemode)
+      .Bind(10, occurred)
+      .Bind(11, incoming.place.segment)
+      .Bind(12, incoming.place.position)
+      .Bind(13, incoming.place.length)
+      .Bind(14, static_cast<std::int64_t>(receipt.body.size()))
+      .BindBlob(15, Bytes(incoming.body_sha256))
+      .Bind(16, conflict_of)
+      .Bind(17, ToMicros(receipt.received_at))
+      .Run();
+}
+
 Result<void> Intake::Insert(IndexContext& context, const Incoming& incoming, std::int64_t source, const NewRow& row) {
   const Receipt& receipt = *incoming.receipt;
   const std::int64_t received = ToMicros(receipt.received_at);
   const bool dead = row.state == State::dead;
   const bool resolved = row.state == State::resolved;
-  std::optional<std::int64_t> livemode, occurred, conflict_of, fingerprint;
-  if (receipt.livemode) livemode = *receipt.livemode ? 1 : 0;
-  if (receipt.occurred_at) occurred = ToMicros(*receipt.occurred_at);
-  if (row.conflict_of != 0) conflict_of = row.conflict_of;
+  if (Result<void> done = InsertReceipt(context.db, incoming, source, row); !done) return done;
+  std::optional<std::int64_t> fingerprint;
   if (dead) {
     fingerprint = FingerprintNumber(Fingerprint(row.failure_class, row.code, row.message, receipt.kind));
   }
   // Times are the receipt's, so that an index rebuilt from the journal says the same.
-  Result<void> inserted =
-      context.db
-          .Prepare(
-              "INSERT INTO events (id, source, key_digest, key_ordinal, key, kind, subject, account, livemode, "
-              "occurred_at, received_at, segment, position, length, body_bytes, body_sha256, last_seen_at, "
-              "conflict_of, state, class, due_at, lane, behind, fingerprint, parked_at, finished_at) VALUES "
-              "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?11, "
-              "?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)")
-          .Bind(1, receipt.id)
-          .Bind(2, source)
-          .Bind(3, incoming.key_digest)
-          .Bind(4, row.ordinal)
-          .Bind(5, receipt.key)
-          .Bind(6, receipt.kind)
-          .Bind(7, receipt.subject)
-          .Bind(8, receipt.account)
-          .Bind(9, livemode)
-          .Bind(10, occurred)
-          .Bind(11, received)
-          .Bind(12, incoming.place.segment)
-          .Bind(13, incoming.place.position)
-          .Bind(14, incoming.place.length)
-          .Bind(15, static_cast<std::int64_t>(receipt.body.size()))
-          .BindBlob(16, Bytes(incoming.body_sha256))
-          .Bind(17, conflict_of)
-          .Bind(18, static_cast<int>(row.state))
-          .Bind(19, static_cast<int>(row.failure_class))
-          .Bind(20, When(row.state == State::waiting, received))
-          .Bind(21, row.lane)
-          .Bind(22, row.behind)
-          .Bind(23, fingerprint)
-          .Bind(24, When(dead, received))
-          .Bind(25, When(resolved, received))
-          .Run();
+  Result<void> inserted = context.db
+                              .Prepare(
+                                  "INSERT INTO events (id, source, received_at, state, class, due_at, lane, behind, "
+                                  "fingerprint, parked_at, finished_at) "
+                                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")
+                              .Bind(1, receipt.id)
+                              .Bind(2, source)
+                              .Bind(3, received)
+                              .Bind(4, static_cast<int>(row.state))
+                              .Bind(5, static_cast<int>(row.failure_class))
+                              .Bind(6, When(row.state == State::waiting, received))
+                              .Bind(7, row.lane)
+                              .Bind(8, row.behind)
+                              .Bind(9, fingerprint)
+                              .Bind(10, When(dead, received))
+                              .Bind(11, When(resolved, received))
+                              .Run();
   if (!inserted) return inserted;
   keys_.Add(incoming.key_digest, {row.ordinal, receipt.id});
   if (row.lane && row.state == State::waiting && !row.behind) {

@@ -62,6 +62,7 @@ class Intake {
   Result<Accepted> Repeat(IndexContext& context, const Receipt& receipt, EventId id);
   Result<Accepted> Conflict(IndexContext& context, const Incoming& incoming, std::int64_t source, const Known& known);
   Result<void> FindLane(NewRow& row, IndexContext& context, const Receipt& receipt) const;
+  static Result<void> InsertReceipt(Db& db, const Incoming& incoming, std::int64_t source, const NewRow& row);
   Result<void> Insert(IndexContext& context, const Incoming& incoming, std::int64_t source, const NewRow& row);
 
   const Journal& journal_;

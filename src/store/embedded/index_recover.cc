@@ -19,7 +19,7 @@ constexpr int kEventsCompared = 8;
 /// wrong means that index and journal are of two stores.
 Result<void> CheckSameStore(const Journal& journal, Db& db) {
   Statement rows =
-      db.Prepare("SELECT id, segment, position, length, body_sha256 FROM events ORDER BY id DESC LIMIT ?1");
+      db.Prepare("SELECT id, segment, position, length, body_sha256 FROM receipts ORDER BY id DESC LIMIT ?1");
   rows.Bind(1, kEventsCompared);
   int compared = 0;
   for (;;) {

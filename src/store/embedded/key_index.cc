@@ -18,7 +18,7 @@ Result<std::int64_t> ReadThrough(Db& db) {
   return *row ? meta.Int(0) : 0;
 }
 
-constexpr const char* kRecent = "SELECT key_digest, key_ordinal, id FROM events WHERE id > ?1 ORDER BY id";
+constexpr const char* kRecent = "SELECT key_digest, key_ordinal, id FROM receipts WHERE id > ?1 ORDER BY id";
 
 }  // namespace
 

@@ -13,13 +13,14 @@ namespace {
 
 // In the order of the indexes in ReadLetterFrom.
 constexpr char kLetterColumns[] =
-    "SELECT e.id, n.name, e.key, e.kind, e.subject, e.account, e.livemode, e.occurred_at, e.received_at, "
-    "e.last_seen_at, "
-    "e.deliveries, e.body_bytes, e.state, e.class, e.attempts, e.tries, e.attempt_no, e.crashes, e.replays, "
-    "e.replays_failed, e.replay_id, e.due_at, e.lease_until, e.parked_at, e.finished_at, e.fingerprint, e.conflict_of, "
+    "SELECT e.id, n.name, r.key, r.kind, r.subject, r.account, r.livemode, r.occurred_at, e.received_at, "
+    "r.last_seen_at, "
+    "r.deliveries, r.body_bytes, e.state, e.class, e.attempts, e.tries, e.attempt_no, e.crashes, e.replays, "
+    "e.replays_failed, e.replay_id, e.due_at, e.lease_until, e.parked_at, e.finished_at, e.fingerprint, r.conflict_of, "
     "e.behind, f.first_failed_at, f.last_failed_at, f.code, f.message, f.handler_version, f.hold_link, "
     "f.hold_owner, f.hold_until, f.wake_on_handler, f.resolve_code, f.resolve_reason "
-    "FROM events e LEFT JOIN names n ON n.id = e.source LEFT JOIN failures f ON f.event_id = e.id WHERE ";
+    "FROM events e CROSS JOIN receipts r ON r.id = e.id LEFT JOIN names n ON n.id = e.source "
+    "LEFT JOIN failures f ON f.event_id = e.id WHERE ";
 
 std::optional<Time> OptTime(const Statement& row, int column) {
   const auto us = row.OptInt(column);
@@ -91,10 +92,6 @@ std::unexpected<Error> NoSuchEvent(EventId id) {
   return Fail(ErrorKind::not_found, "not_found", fmt::format("There is no event {}.", id));
 }
 
-const char* FailuresJoin(const FilterSql& sql) {
-  return sql.reads_failures() ? " LEFT JOIN failures f ON f.event_id = e.id" : "";
-}
-
 /// Only words that the kept counts know.
 bool CountsKnow(const Filter& filter) {
   Filter rest = filter;
@@ -120,8 +117,8 @@ struct GroupKey {
   const char* column;
 };
 constexpr GroupKey kGroupKeys[] = {{"fingerprint", "e.fingerprint"},
-                                   {"type", "e.kind"},
-                                   {"account", "e.account"},
+                                   {"type", "r.kind"},
+                                   {"account", "r.account"},
                                    {"source", "e.source"},
                                    {"class", "e.class"}};
 
@@ -213,9 +210,9 @@ Result<std::int64_t> CountLetters(Db& db, const Filter& filter) {
   const auto sql = FilterSql::ForLetters(filter);
   if (!sql) return std::unexpected(sql.error());
   // The kept counts have the same three columns under the same names.
-  auto rows = db.PrepareOnce(
-      CountsKnow(filter) ? "SELECT coalesce(sum(e.n), 0) FROM counts e WHERE " + sql->where()
-                         : fmt::format("SELECT count(*) FROM events e{} WHERE {}", FailuresJoin(*sql), sql->where()));
+  auto rows = db.PrepareOnce(CountsKnow(filter)
+                                 ? "SELECT coalesce(sum(e.n), 0) FROM counts e WHERE " + sql->where()
+                                 : fmt::format("SELECT count(*) FROM events e{} WHERE {}", sql->Joins(), sql->where()));
   if (!rows) return std::unexpected(rows.error());
   sql->BindTo(*rows);
   if (auto row = rows->Step(); !row) return std::unexpected(row.error());
@@ -231,14 +228,15 @@ Result<std::vector<Group>> GroupLetters(Db& db, const Filter& filter, const std:
   const auto sql = FilterSql::ForLetters(filter);
   if (!sql) return std::unexpected(sql.error());
   // An event that is not parked (other states were asked for) counts by its receipt.
-  auto rows = db.PrepareOnce(
-      fmt::format("SELECT g.value, g.n, g.first, g.last, g.sample, s.class, s.kind, sf.code, sf.message, sn.name "
-                  "FROM (SELECT {} AS value, count(*) AS n, min(coalesce(e.parked_at, e.received_at)) AS first, "
-                  "max(coalesce(e.parked_at, e.received_at)) AS last, max(e.id) AS sample "
-                  "FROM events e{} WHERE {} GROUP BY 1) g "
-                  "CROSS JOIN events s ON s.id = g.sample LEFT JOIN failures sf ON sf.event_id = g.sample "
-                  "LEFT JOIN names sn ON sn.id = s.source ORDER BY g.n DESC, g.sample DESC LIMIT ?{}",
-                  key->column, FailuresJoin(*sql), sql->where(), sql->next_parameter()));
+  auto rows = db.PrepareOnce(fmt::format(
+      "SELECT g.value, g.n, g.first, g.last, g.sample, s.class, sr.kind, sf.code, sf.message, sn.name "
+      "FROM (SELECT {} AS value, count(*) AS n, min(coalesce(e.parked_at, e.received_at)) AS first, "
+      "max(coalesce(e.parked_at, e.received_at)) AS last, max(e.id) AS sample "
+      "FROM events e{} WHERE {} GROUP BY 1) g "
+      "CROSS JOIN events s ON s.id = g.sample CROSS JOIN receipts sr ON sr.id = g.sample LEFT JOIN failures sf ON "
+      "sf.event_id = g.sample "
+      "LEFT JOIN names sn ON sn.id = s.source ORDER BY g.n DESC, g.sample DESC LIMIT ?{}",
+      key->column, sql->Joins(std::string_view(key->column).starts_with("r.")), sql->where(), sql->next_parameter()));
   if (!rows) return std::unexpected(rows.error());
   sql->BindTo(*rows);
   rows->Bind(sql->next_parameter(), kMaxGroups);
@@ -268,7 +266,7 @@ Result<LetterDetail> ShowLetter(Db& db, EventId id, const Receipt* receipt) {
   out.letter = std::move(*letter);
   {
     Statement rows = db.Prepare(
-        "SELECT e.body_sha256, f.detail FROM events e LEFT JOIN failures f ON f.event_id = e.id WHERE e.id = ?1");
+        "SELECT r.body_sha256, f.detail FROM receipts r LEFT JOIN failures f ON f.event_id = r.id WHERE r.id = ?1");
     auto row = rows.Bind(1, id).Step();
     if (!row) return std::unexpected(row.error());
     if (!*row) return NoSuchEvent(id);
@@ -303,7 +301,7 @@ Result<std::vector<Attempt>> ReadAttempts(Db& db, EventId id) {
 }
 
 Result<Place> PlaceOf(Db& db, EventId id) {
-  Statement rows = db.Prepare("SELECT segment, position, length FROM events WHERE id = ?1");
+  Statement rows = db.Prepare("SELECT segment, position, length FROM receipts WHERE id = ?1");
   auto row = rows.Bind(1, id).Step();
   if (!row) return std::unexpected(row.error());
   if (!*row) return NoSuchEvent(id);

@@ -64,9 +64,8 @@ Result<ReplayPlan> Summarise(Statement& rows) {
   return plan;
 }
 
-std::string SelectionFrom(const FilterSql& sql) {
-  return fmt::format(" FROM events e{} WHERE {}",
-                     sql.reads_failures() ? " LEFT JOIN failures f ON f.event_id = e.id" : "", sql.where());
+std::string SelectionFrom(const FilterSql& sql, bool with_receipts = false) {
+  return fmt::format(" FROM events e{} WHERE {}", sql.Joins(with_receipts), sql.where());
 }
 
 Result<ReplayPlan> PlanWith(Db& db, const Filter& filter, const ReplayOptions& options) {
@@ -74,7 +73,8 @@ Result<ReplayPlan> PlanWith(Db& db, const Filter& filter, const ReplayOptions& o
   if (!pace) return std::unexpected(pace.error());
   const auto sql = FilterSql::ForReplay(filter);
   if (!sql) return std::unexpected(sql.error());
-  auto rows = db.PrepareOnce("SELECT e.id, e.class, e.kind, e.received_at" + SelectionFrom(*sql) + " ORDER BY e.id");
+  auto rows =
+      db.PrepareOnce("SELECT e.id, e.class, r.kind, e.received_at" + SelectionFrom(*sql, true) + " ORDER BY e.id");
   if (!rows) return std::unexpected(rows.error());
   sql->BindTo(*rows);
   auto plan = Summarise(*rows);
@@ -154,7 +154,8 @@ Result<ReplayPlan> CreateInside(Db& db, const Filter& filter, const ReplayOption
   if (!options.force && *frozen > options.max) return TooLarge(db, *sql, options.max);
 
   Statement items = db.Prepare(
-      "SELECT e.id, e.class, e.kind, e.received_at FROM replay_items i CROSS JOIN events e ON e.id = i.event_id "
+      "SELECT e.id, e.class, r.kind, e.received_at FROM replay_items i CROSS JOIN events e ON e.id = i.event_id "
+      "CROSS JOIN receipts r ON r.id = i.event_id "
       "WHERE i.replay_id = ?1 ORDER BY i.event_id");
   auto plan = Summarise(items.Bind(1, *id));
   if (!plan) return plan;

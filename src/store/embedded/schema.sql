@@ -7,8 +7,9 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);  -- sources, targets and workers, by number
 
-CREATE TABLE events (
-  id            INTEGER PRIMARY KEY,            -- receipt order (journal seq)
+-- What a receipt says, written once: a change of state rewrites none of it. Only a repeat counts up here.
+CREATE TABLE receipts (
+  id            INTEGER PRIMARY KEY,            -- as events.id
   source        INTEGER NOT NULL,               -- names.id
   key_digest    INTEGER NOT NULL,               -- 64 bits of SHA-256(source NUL key)
   key_ordinal   INTEGER NOT NULL DEFAULT 0,     -- 0, or more for a true digest clash; conflicts count on from -1 down
@@ -18,15 +19,21 @@ CREATE TABLE events (
   account       TEXT NOT NULL,
   livemode      INTEGER,
   occurred_at   INTEGER,
-  received_at   INTEGER NOT NULL,
   segment       INTEGER NOT NULL,               -- where the receipt is
   position      INTEGER NOT NULL,
   length        INTEGER NOT NULL,
   body_bytes    INTEGER NOT NULL,
   body_sha256   BLOB NOT NULL,
-  last_seen_at  INTEGER NOT NULL,
-  deliveries    INTEGER NOT NULL DEFAULT 1,
   conflict_of   INTEGER,                        -- events.id
+  last_seen_at  INTEGER NOT NULL,
+  deliveries    INTEGER NOT NULL DEFAULT 1
+);
+
+-- Where each event stands: small rows, many to a page, since each is written several times.
+CREATE TABLE events (
+  id            INTEGER PRIMARY KEY,            -- receipt order (journal seq)
+  source        INTEGER NOT NULL,               -- names.id
+  received_at   INTEGER NOT NULL,
   state         INTEGER NOT NULL,
   class         INTEGER NOT NULL DEFAULT 0,
   due_at        INTEGER,

@@ -226,8 +226,8 @@ bool IsRefusal(const Error& error) {
 
 Result<std::optional<LetterRow>> ReadLetterRow(Db& db, EventId id) {
   Statement rows = db.Prepare(
-      "SELECT e.source, n.name, e.subject, e.state, e.class, e.lane, e.replaying, e.replay_id, e.replays_failed "
-      "FROM events e LEFT JOIN names n ON n.id = e.source WHERE e.id = ?1");
+      "SELECT e.source, n.name, r.subject, e.state, e.class, e.lane, e.replaying, e.replay_id, e.replays_failed "
+      "FROM events e JOIN receipts r ON r.id = e.id LEFT JOIN names n ON n.id = e.source WHERE e.id = ?1");
   auto row = rows.Bind(1, id).Step();
   if (!row) return std::unexpected(row.error());
   if (!*row) return std::optional<LetterRow>();

@@ -88,10 +88,18 @@ TEST_F(FiguresTest, DuplicatesAndPrunedAreInTheAccounts) {
   EXPECT_EQ(Recount().accounting_difference, 0);
 }
 
+TEST_F(FiguresTest, AnEventWithoutItsReceiptIsSeenByARecount) {
+  Add();
+  Add();
+  OrThrow(db_->Exec("DELETE FROM receipts WHERE id = 1"));
+  EXPECT_EQ(Read().accounting_difference, 0);
+  EXPECT_EQ(Recount().accounting_difference, 1);
+}
+
 TEST_F(FiguresTest, ALostRowIsSeenByARecountAndALostCountByBoth) {
   Add();
   Add({.source = "github"});
-  OrThrow(db_->Exec("DELETE FROM events WHERE id = 1"));
+  OrThrow(db_->Exec("DELETE FROM events WHERE id = 1; DELETE FROM receipts WHERE id = 1"));
   EXPECT_EQ(Read().accounting_difference, 0);
   EXPECT_EQ(Recount().accounting_difference, 1);
   Add();

@@ -26,9 +26,9 @@ class KeyIndexTest : public ::testing::Test {
   /// As Intake does: the row, then its key.
   void Add(std::int64_t digest, std::int64_t ordinal, EventId id) {
     Result<void> done = db->Prepare(
-                              "INSERT INTO events (id, source, key_digest, key_ordinal, key, kind, subject, account, "
-                              "received_at, segment, position, length, body_bytes, body_sha256, last_seen_at, state, "
-                              "finished_at) VALUES (?1, 1, ?2, ?3, '', '', '', '', 0, 1, 0, 0, 0, x'', 0, 6, 0)")
+                              "INSERT INTO receipts (id, source, key_digest, key_ordinal, key, kind, subject, account, "
+                              "segment, position, length, body_bytes, body_sha256, last_seen_at) "
+                              "VALUES (?1, 1, ?2, ?3, '', '', '', '', 1, 0, 0, 0, x'', 0)")
                             .Bind(1, id)
                             .Bind(2, digest)
                             .Bind(3, ordinal)

@@ -72,40 +72,42 @@ class LettersFixture : public testing::Test {
     const std::string key = spec.key.empty() ? "evt_" + std::to_string(id) : spec.key;
     const std::string digest(32, '\x11');
     const auto when = [](bool set, Time t) { return set ? std::optional(ToMicros(t)) : std::nullopt; };
-    OrThrow(
-        db_->Prepare(
-               "INSERT INTO events (id, source, key_digest, key, kind, subject, account, livemode, received_at, "
-               "segment, "
-               "position, length, body_bytes, body_sha256, last_seen_at, state, class, due_at, lane, behind, "
-               "lease_until, "
-               "attempts, attempt_no, replaying, replay_id, replays_failed, fingerprint, parked_at, finished_at) "
-               "VALUES "
-               "(?1, ?2, ?1, ?3, ?4, ?5, ?6, ?7, ?8, 1, ?1 * 100, 100, 10, ?9, ?8, ?10, ?11, ?12, ?13, ?14, ?15, 1, 1, "
-               "?16, ?17, ?18, ?19, ?20, ?21)")
-            .Bind(1, id)
-            .Bind(2, source)
-            .Bind(3, key)
-            .Bind(4, spec.kind)
-            .Bind(5, spec.subject)
-            .Bind(6, spec.account)
-            .Bind(7, spec.livemode)
-            .Bind(8, ToMicros(received))
-            .BindBlob(9, digest)
-            .Bind(10, static_cast<int>(spec.state))
-            .Bind(11, static_cast<int>(failure_class))
-            .Bind(12, when(spec.state == State::waiting, received))
-            .Bind(13, lane)
-            .Bind(14, lane.has_value() && spec.state == State::waiting)
-            .Bind(15, when(spec.state == State::running, received + std::chrono::minutes(1)))
-            .Bind(16, spec.replaying)
-            .Bind(17, spec.replay_id)
-            .Bind(18, spec.replays_failed)
-            .Bind(19, failure_class == FailureClass::none
-                          ? std::nullopt
-                          : std::optional(static_cast<std::int64_t>(std::stoull(spec.fingerprint, nullptr, 16))))
-            .Bind(20, when(parked, spec.parked_at.value_or(received + std::chrono::hours(1))))
-            .Bind(21, when(final, received + std::chrono::hours(2)))
-            .Run());
+    OrThrow(db_->Prepare("INSERT INTO receipts (id, source, key_digest, key, kind, subject, account, livemode, "
+                         "segment, position, "
+                         "length, body_bytes, body_sha256, last_seen_at) "
+                         "VALUES (?1, ?2, ?1, ?3, ?4, ?5, ?6, ?7, 1, ?1 * 100, 100, 10, ?9, ?8)")
+                .Bind(1, id)
+                .Bind(2, source)
+                .Bind(3, key)
+                .Bind(4, spec.kind)
+                .Bind(5, spec.subject)
+                .Bind(6, spec.account)
+                .Bind(7, spec.livemode)
+                .Bind(8, ToMicros(received))
+                .BindBlob(9, digest)
+                .Run());
+    OrThrow(db_->Prepare("INSERT INTO events (id, source, received_at, state, class, due_at, lane, behind, "
+                         "lease_until, attempts, "
+                         "attempt_no, replaying, replay_id, replays_failed, fingerprint, parked_at, finished_at) "
+                         "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, 1, ?10, ?11, ?12, ?13, ?14, ?15)")
+                .Bind(1, id)
+                .Bind(2, source)
+                .Bind(3, ToMicros(received))
+                .Bind(4, static_cast<int>(spec.state))
+                .Bind(5, static_cast<int>(failure_class))
+                .Bind(6, when(spec.state == State::waiting, received))
+                .Bind(7, lane)
+                .Bind(8, lane.has_value() && spec.state == State::waiting)
+                .Bind(9, when(spec.state == State::running, received + std::chrono::minutes(1)))
+                .Bind(10, spec.replaying)
+                .Bind(11, spec.replay_id)
+                .Bind(12, spec.replays_failed)
+                .Bind(13, failure_class == FailureClass::none
+                              ? std::nullopt
+                              : std::optional(static_cast<std::int64_t>(std::stoull(spec.fingerprint, nullptr, 16))))
+                .Bind(14, when(parked, spec.parked_at.value_or(received + std::chrono::hours(1))))
+                .Bind(15, when(final, received + std::chrono::hours(2)))
+                .Run());
     if (failure_class != FailureClass::none) {
       OrThrow(db_->Prepare("INSERT INTO failures (event_id, first_failed_at, last_failed_at, code, message, detail) "
                            "VALUES (?1, ?2, ?2, ?3, ?4, 'detail')")

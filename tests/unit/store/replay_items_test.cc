@@ -366,8 +366,9 @@ TEST_F(Replays, OrderOfOneSubjectIsThatOfReceiptWhateverTheBatches) {
     while (Release(plan.id, static_cast<int>(1 + random.Next() % 7)) > 0) ExpectSound();
     ExpectSound();
     // Free to run: one of each subject, the earliest.
-    EXPECT_EQ(Number("SELECT count(*) FROM events e WHERE state = 0 AND behind = 0 AND EXISTS (SELECT 1 FROM events o "
-                     "WHERE o.state = 0 AND o.subject = e.subject AND o.id < e.id)"),
+    EXPECT_EQ(Number("SELECT count(*) FROM events e JOIN receipts r ON r.id = e.id WHERE e.state = 0 AND e.behind = 0 "
+                     "AND EXISTS (SELECT 1 FROM events o JOIN receipts t ON t.id = o.id "
+                     "WHERE o.state = 0 AND t.subject = r.subject AND o.id < e.id)"),
               0);
   }
 }

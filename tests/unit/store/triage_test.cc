@@ -33,7 +33,8 @@ class Triage : public LettersFixture {
   /// The whole row and its failure as text, to see that nothing changed.
   std::string Dump(EventId id) {
     auto rows =
-        OrThrow(db_->PrepareOnce("SELECT * FROM events e LEFT JOIN failures f ON f.event_id = e.id WHERE e.id = ?1"));
+        OrThrow(db_->PrepareOnce("SELECT * FROM events e JOIN receipts r ON r.id = e.id LEFT JOIN failures f ON "
+                                 "f.event_id = e.id WHERE e.id = ?1"));
     EXPECT_TRUE(OrThrow(rows.Bind(1, id).Step()));
     std::string text;
     for (int i = 0; i < 55; ++i) text += rows.String(i) + "|";
