@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/arenas.h"
 #include "base/log.h"
 #include "bench/common/edge.h"
 #include "bench/common/pipeline.h"
@@ -193,5 +194,6 @@ int Main(int argc, char** argv) {
 }  // namespace dlo::bench
 
 int main(int argc, char** argv) {
+  dlo::LimitArenas();
   return dlo::bench::Main(argc, argv);
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/arenas.h"
 #include "base/log.h"
 #include "bench/common/edge.h"
 #include "bench/common/measure.h"
@@ -182,5 +183,6 @@ int Main(int argc, char** argv) {
 }  // namespace dlo::bench
 
 int main(int argc, char** argv) {
+  dlo::LimitArenas();
   return dlo::bench::Main(argc, argv);
 }

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/encoding.h"
+#include "base/arenas.h"
 #include "base/log.h"
 #include "bench/common/pipeline.h"
 #include "store/embedded/schema_text.h"
@@ -262,6 +263,7 @@ int Main(int argc, char** argv) {
   show_cpu = words.Flag("--cpu");
   Sizes sizes;
   sizes.rounds = words.Number("--rounds", sizes.rounds, 1);
+  sizes.letters = words.Number("--letters", sizes.letters, 50'000);
   words.Finish();
   log::SetLevel("off");
   Folder folder;
@@ -283,5 +285,6 @@ int Main(int argc, char** argv) {
 }  // namespace dlo::bench
 
 int main(int argc, char** argv) {
+  dlo::LimitArenas();
   return dlo::bench::Main(argc, argv);
 }

@@ -84,7 +84,7 @@ struct TargetConfig {
 
 struct StoreConfig {
   std::string url = "sqlite:data/dlo.db";             // a folder beside it holds the journal: data/journal
-  std::size_t hot_bytes = std::size_t{64} << 20;      // bodies kept in memory from receipt to dispatch
+  std::size_t hot_bytes = std::size_t{32} << 20;      // bodies kept in memory from receipt to dispatch
   std::int64_t max_waiting = 1'000'000;               // of all sources: this many waiting, 503
   std::uint64_t min_free = std::uint64_t{512} << 20;  // bytes: less on the disk, 503; accepted again at twice as much
 };

@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "app/serve.h"
+#include "base/arenas.h"
 #include "cli/cli.h"
 
 namespace {
@@ -55,6 +56,7 @@ int Columns() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  dlo::LimitArenas();
   InstallSignals();
   dlo::RealClock clock;
   dlo::RealFiles files;

@@ -23,7 +23,7 @@ namespace dlo::store {
 struct EmbeddedOptions {
   std::string database;  // path of office.db's role: "data/dlo.db"; the journal is "<folder of it>/journal"
   std::int64_t segment_bytes = std::int64_t{64} << 20;
-  std::size_t hot_bytes = std::size_t{64} << 20;
+  std::size_t hot_bytes = std::size_t{32} << 20;
   /// Are two different bodies of one key the same event (fields that a sender changes per delivery)? Asked on the index
   /// thread for suspects only. Unset: never.
   std::function<bool(const std::string& source, std::string_view first, std::string_view second)> same_event;

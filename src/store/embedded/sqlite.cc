@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kWriterSettings[] =
     "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0;"
-    "PRAGMA mmap_size = 0; PRAGMA foreign_keys = OFF; PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY;"
+    "PRAGMA mmap_size = 0; PRAGMA foreign_keys = OFF; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;"
     "PRAGMA trusted_schema = OFF;";
 constexpr char kReaderSettings[] =
     "PRAGMA query_only = ON; PRAGMA mmap_size = 0; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;"
