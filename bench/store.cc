@@ -7,8 +7,8 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "base/encoding.h"
 #include "base/arenas.h"
+#include "base/encoding.h"
 #include "base/log.h"
 #include "bench/common/pipeline.h"
 #include "store/embedded/schema_text.h"

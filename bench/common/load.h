@@ -30,13 +30,20 @@ inline constexpr int kConnections = 64;
 inline constexpr std::size_t kBodyBytes = 1536;
 inline constexpr const char* kSecret = "whsec_bench_secret_of_sufficient_length";
 
+inline double Seconds(Steady::time_point since) {
+  return std::chrono::duration<double>(Steady::now() - since).count();
+}
+
 struct Order {
   int run = 0;
   int count = 0;
+  int rate = 0;  // a second; 0: as fast as they are answered
+  char source[16] = "stripe";
 };
 struct Measured {
   double seconds = 0, p50_ms = 0, p99_ms = 0;
   int stored = 0, other = 0;
+  int unexplained = 0;  // of other: without a Retry-After
 };
 
 template <typename T>
@@ -63,9 +70,9 @@ inline std::vector<std::string> Sign(const Order& order) {
     body.append(kBodyBytes - body.size() - 4, 'x');
     body += "\"}}}";
     std::string request = fmt::format(
-        "POST /in/stripe HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        "POST /in/{} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
         "User-Agent: Stripe/1.0\r\nContent-Length: {}\r\n",
-        body.size());
+        order.source, body.size());
     for (const Header& h : signer->Sign(body, now, "")) request += fmt::format("{}: {}\r\n", h.name, h.value);
     requests.push_back(request + "\r\n" + body);
   }
@@ -114,15 +121,22 @@ inline void SendAll(Client& client) {
   }
 }
 
-inline Measured Drive(int port, const std::vector<std::string>& requests) {
+inline Measured Drive(int port, const std::vector<std::string>& requests, int rate) {
   const int epoll = epoll_create1(0);
   std::vector<Client> clients(kConnections);
   std::vector<float> milliseconds;
   milliseconds.reserve(requests.size());
   std::size_t next = 0;
   Measured measured;
+  std::vector<Client*> idle;  // while it is too early for the next one
+  Steady::time_point began;
+  const auto due = [&] { return rate == 0 || static_cast<double>(next) <= Seconds(began) * rate; };
   const auto start = [&](Client& client) {
     if (next == requests.size()) return;
+    if (!due()) {
+      idle.push_back(&client);
+      return;
+    }
     client.request = &requests[next++];
     client.sent = 0;
     client.answer.clear();
@@ -137,13 +151,18 @@ inline Measured Drive(int port, const std::vector<std::string>& requests) {
     epoll_ctl(epoll, EPOLL_CTL_ADD, client.fd, &event);
   };
   for (Client& client : clients) connect(client);
-  const auto began = Steady::now();
+  began = Steady::now();
   for (Client& client : clients) start(client);
   std::array<epoll_event, kConnections> events{};
   std::array<char, 4096> buffer{};
   while (milliseconds.size() < requests.size()) {
-    const int n = epoll_wait(epoll, events.data(), kConnections, 20'000);
-    if (n == 0) Die("no answer for 20 s");
+    while (!idle.empty() && due()) {
+      Client& client = *idle.back();
+      idle.pop_back();
+      start(client);
+    }
+    const int n = epoll_wait(epoll, events.data(), kConnections, idle.empty() ? 20'000 : 1);
+    if (n == 0 && idle.empty()) Die("no answer for 20 s");
     for (int i = 0; i < n; ++i) {
       Client& client = *static_cast<Client*>(events[static_cast<std::size_t>(i)].data.ptr);
       const ssize_t got = recv(client.fd, buffer.data(), buffer.size(), 0);
@@ -151,7 +170,9 @@ inline Measured Drive(int port, const std::vector<std::string>& requests) {
       client.answer.append(buffer.data(), static_cast<std::size_t>(got));
       if (!Complete(client.answer)) continue;
       milliseconds.push_back(std::chrono::duration<float, std::milli>(Steady::now() - client.began).count());
-      ++(client.answer.starts_with("HTTP/1.1 200") ? measured.stored : measured.other);
+      const bool stored = client.answer.starts_with("HTTP/1.1 200");
+      ++(stored ? measured.stored : measured.other);
+      if (!stored && !client.answer.contains("Retry-After: ")) ++measured.unexplained;
       if (client.answer.contains("Connection: close")) connect(client);
       start(client);
     }
@@ -173,7 +194,7 @@ inline void RunLoad(int orders, int results) {
     Put(results, order.run);
     int port = 0;
     if (!Take(orders, port)) return;
-    Put(results, Drive(port, requests));
+    Put(results, Drive(port, requests, order.rate));
   }
 }
 
@@ -202,13 +223,15 @@ class LoadGenerator {
   LoadGenerator(const LoadGenerator&) = delete;
   LoadGenerator& operator=(const LoadGenerator&) = delete;
 
-  /// Signs `count` new events.
-  void Prepare(int count) {
-    Put(orders_, Order{.run = ++run_, .count = count});
+  /// Signs `count` new events, to be sent at `rate` a second (0: as fast as they are answered).
+  void Prepare(int count, int rate = 0, std::string_view source = "stripe") {
+    Order order{.run = ++run_, .count = count, .rate = rate};
+    order.source[source.copy(order.source, sizeof order.source - 1)] = '\0';
+    Put(orders_, order);
     int ready = 0;
     if (!Take(results_, ready)) Die("the load generator ended");
   }
-  /// Sends them to POST /in/stripe.
+  /// Sends them to POST /in/<source>.
   Measured Drive(int port) {
     Put(orders_, port);
     Measured measured;

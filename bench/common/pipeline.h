@@ -18,10 +18,6 @@
 
 namespace dlo::bench {
 
-inline double Seconds(Steady::time_point since) {
-  return std::chrono::duration<double>(Steady::now() - since).count();
-}
-
 class Pipeline {
  public:
   explicit Pipeline(const std::string& folder) {
