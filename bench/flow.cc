@@ -1,8 +1,11 @@
 // From the sender to the committed result: events received over HTTP and handled in this process, beside receipts
-// alone; and handled over HTTP by another process, beside the load that this handler takes directly from wrk.
+// alone; the same when all of them are parked, and when these are replayed; and handled over HTTP by another process,
+// beside the load that this handler takes directly from wrk.
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <functional>
+#include <optional>
 
 #include "base/arenas.h"
 #include "base/log.h"
@@ -57,19 +60,30 @@ struct Bench {
     const Measured measured = load.Drive(edge.port());
     return measured.stored / measured.seconds;
   }
-  /// Until the last one is committed as succeeded.
-  double Handled(const char* what, const TargetConfig& target) {
+  /// Until the last one is committed in `end`. `then` is called with the store as it is left, before it is closed.
+  double Handled(const char* what, const TargetConfig& target, State end = State::succeeded,
+                 const std::function<void(Pipeline&)>& then = {}) {
     Pipeline pipeline(folder.Fresh());
     pipeline.Dispatch(target);
     load.Prepare(count);
-    Edge edge(pipeline.store(), pipeline.clock());
+    std::optional<Edge> edge(std::in_place, pipeline.store(), pipeline.clock());
     const auto began = Steady::now();
-    const Measured measured = load.Drive(edge.port());
+    const Measured measured = load.Drive(edge->port());
     if (measured.stored != count) Die("not everything was stored");
-    pipeline.WaitFor(State::succeeded, count);
+    pipeline.WaitFor(end, count);
     const double seconds = Seconds(began);
     if (show_cpu) TellCpu(what, count);
+    edge.reset();
+    if (then) then(pipeline);
     return count / seconds;
+  }
+  /// Letters replayed a second, unpaced, each with success.
+  double Replayed(Pipeline& pipeline, const TargetConfig& target) {
+    pipeline.StopDispatch();
+    const auto began = Steady::now();
+    pipeline.Dispatch(target);
+    pipeline.Replay({.states = {State::dead}}, count);
+    return count / Seconds(began);
   }
 };
 
@@ -84,8 +98,10 @@ int Main(int argc, char** argv) {
   bench.show_cpu = cpu;
   log::SetLevel("off");
   TargetConfig here{.name = "billing", .type = TargetType::in_process};
-  here.handler = [](const Delivery&) { return Outcome::Applied(); };
+  here.handler = Applied;
   here.concurrency = 128;
+  TargetConfig refusing = here;
+  refusing.handler = Refused;
   const auto over_http = [](const HandlerProcess& handler) {
     TargetConfig target{.name = "billing"};
     target.url = fmt::format("http://127.0.0.1:{}/webhooks", handler.port());
@@ -93,10 +109,12 @@ int Main(int argc, char** argv) {
     target.concurrency = 64;
     return target;
   };
-  std::vector<double> receipts, in_process, direct, http, direct_bare, http_bare;
+  std::vector<double> receipts, in_process, parked, replayed, direct, http, direct_bare, http_bare;
   for (int round = 0; round < rounds; ++round) {
     receipts.push_back(bench.Receipts());
     in_process.push_back(bench.Handled("handled in process", here));
+    parked.push_back(bench.Handled("parked", refusing, State::dead,
+                                   [&](Pipeline& pipeline) { replayed.push_back(bench.Replayed(pipeline, here)); }));
     direct.push_back(Wrk(bench.folder.Fresh(), bench.billing.port()));
     http.push_back(bench.Handled("handled over HTTP", over_http(bench.billing)));
     direct_bare.push_back(Wrk(bench.folder.Fresh(), bench.bare.port()));
@@ -106,6 +124,8 @@ int Main(int argc, char** argv) {
     return Figure{name, "1/s", Median(ours), Median(theirs), Median(ours) / Median(theirs), reach};
   };
   Tell({figure("received, handled in process, committed; beside receipts", in_process, receipts, 0.6),
+        figure("live dispatch in which all is parked, beside one in which all succeeds", parked, in_process, 0.8),
+        figure("replay of these letters, unpaced, beside live dispatch", replayed, in_process, 0.8),
         figure("received, handled over HTTP, committed; beside wrk direct", http, direct, 0.3),
         figure("the same when the handler does nothing", http_bare, direct_bare, 0)},
        json);

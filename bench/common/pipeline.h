@@ -18,6 +18,14 @@
 
 namespace dlo::bench {
 
+inline Outcome Applied(const Delivery&) {
+  return Outcome::Applied();
+}
+/// Of ten kinds, so that it is no systemic failure.
+inline Outcome Refused(const Delivery& delivery) {
+  return Outcome::Permanent(fmt::format("no_plan_{}", delivery.receipt->id % 10), "no such plan");
+}
+
 class Pipeline {
  public:
   explicit Pipeline(const std::string& folder) {
@@ -63,6 +71,18 @@ class Pipeline {
     dispatcher_->Drain(std::chrono::seconds(10));
     dispatcher_.reset();
     loop_.reset();
+  }
+
+  /// Replays what the filter selects, which must be `count` letters, unpaced; returns when all are replayed.
+  void Replay(const Filter& filter, int count) {
+    const std::int64_t before = Count(State::replayed);
+    const auto plan = store_->Create(filter, {.batch_size = 1'000, .stagger_ms = 0, .force = true}, "replay",
+                                     {"bench", "admin"}, clock_.Now());
+    if (!plan) Die(plan.error().message);
+    if (plan->count != count) Die(fmt::format("{} letters were selected, not {}", plan->count, count));
+    while (*store_->ReleaseBatch(plan->id, 1'000, clock_.Now()) > 0) {
+    }
+    WaitFor(State::replayed, before + count);
   }
 
   [[nodiscard]] std::int64_t Count(State state) {
