@@ -22,9 +22,7 @@ struct Gather {
 constexpr Gather kGather{std::chrono::milliseconds(500), 4'096};
 constexpr Gather kGatherWanted{std::chrono::milliseconds(2), 256};
 constexpr std::size_t kLoad = 32;
-/// About 190 MiB of WAL. Lanes are random, so that receipts dirty pages all over; the longer the interval, the more of
-/// them share a page that is written back once, and each write-back stalls the journal's sync. Measured likewise: 2,000
-/// pages 0.41 and p99 40 ms, 16,000 0.52 and 17 ms, 48,000 0.55 and 13 ms.
+/// About 190 MiB of WAL: each write-back stalls the journal's sync on the same disk.
 constexpr int kCheckpointPages = 48'000;
 /// A disk that refused is asked again after this.
 constexpr auto kRetryWait = std::chrono::milliseconds(200);
