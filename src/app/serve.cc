@@ -1,5 +1,6 @@
 #include "app/serve.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <iostream>
 
@@ -31,6 +32,12 @@ void WarnAboutSources(const Config& config) {
   }
 }
 
+/// The token opens every door, so it must be beyond guessing.
+bool IsGuessable(std::string_view token) {
+  constexpr int kMinBytes = 16;
+  return std::ranges::count_if(token, [](unsigned char c) { return c > ' '; }) < kMinBytes;
+}
+
 }  // namespace
 
 int Serve(const std::string& config_path, const Environment& environment, const std::function<bool(Duration)>& wait) {
@@ -43,6 +50,11 @@ int Serve(const std::string& config_path, const Environment& environment, const 
                         .bootstrap_token = environment("DLO_ADMIN_TOKEN").value_or(""),
                         .crash_at = environment("DLO_CRASH_AT").value_or(""),
                         .listen = true};
+  if (!options.bootstrap_token.empty() && IsGuessable(options.bootstrap_token)) {
+    return Refuse(
+        {ErrorKind::invalid, "admin_token",
+         "DLO_ADMIN_TOKEN is shorter than 16 bytes: make a longer one, for example with `openssl rand -hex 24`"});
+  }
   if (options.bootstrap_token.empty()) {
     log::Info("serve.no_bootstrap_token",
               {{"hint", "set DLO_ADMIN_TOKEN for the first start, then `dlo token create NAME --role ROLE`"}});
