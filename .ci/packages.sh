@@ -1,7 +1,7 @@
 # What the build and the tests need, by Debian's and Ubuntu's names. Sourced by ./run and ./test.
 build_packages=(g++ cmake ninja-build ccache pkg-config libssl-dev libcurl4-openssl-dev libfmt-dev
   libspdlog-dev libcli11-dev libtomlplusplus-dev ca-certificates)
-test_packages=(libgtest-dev libgmock-dev python3 python3-venv curl procps clang-format-19)
+test_packages=(libgtest-dev libgmock-dev python3 python3-venv curl procps openssl nginx haproxy clang-format-19)
 
 # Debian 12's default Boost is older than what the edge needs; later systems ship a newer default.
 boost_packages() {
@@ -19,9 +19,13 @@ install_missing() {
   [ ${#missing[@]} -eq 0 ] && return 0
   local sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
   echo "installing: ${missing[*]}"
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >/tmp/dlo-apt.$$ 2>&1 \
+  # No package may start a service: the tests run nginx and haproxy in the foreground, on ports of their own.
+  $sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 SYSTEMD_OFFLINE=1 apt-get install -y -q --no-install-recommends "${missing[@]}" >/tmp/dlo-apt.$$ 2>&1 \
     || { cat /tmp/dlo-apt.$$; echo "apt-get could not install them; see above" >&2; return 1; }
   rm -f /tmp/dlo-apt.$$
+  for p in "${missing[@]}"; do
+    case $p in nginx | haproxy) [ ! -d /run/systemd/system ] || $sudo systemctl -q disable "$p" ;; esac  # nor at the next boot
+  done
 }
 
 apt_lists() {

@@ -55,10 +55,10 @@ struct SourceConfig {
   // JSON pointers that the sender changes per delivery; they do not make a conflict. Unset = the scheme's default.
   std::optional<std::vector<std::string>> volatile_fields;
   bool require_live = false;  // TOML `livemode = true`: test-mode events are resolved as test_event at once
-  Duration tolerance_past = std::chrono::seconds(300);  // 0 = no age check
-  Duration tolerance_future = std::chrono::seconds(300);
-  std::size_t max_body = std::size_t{1} << 20;  // bytes; ceiling 32 MiB
-  std::int64_t max_waiting = 100'000;           // this many waiting: 429
+  Duration tolerance_past = std::chrono::seconds(300);   // 0 = no age check
+  Duration tolerance_future = std::chrono::seconds(30);  // likewise; a captured delivery lives for both together
+  std::size_t max_body = std::size_t{1} << 20;           // bytes; ceiling 32 MiB
+  std::int64_t max_waiting = 100'000;                    // this many waiting: 429
   OnPark on_park = OnPark::release;
   std::int64_t hold_max_events = 10'000;           // more than this behind one parked event: alarm and release
   Duration hold_max_age = std::chrono::hours(24);  // likewise for its age

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -236,8 +237,9 @@ class Reader {
     t.Number("max_waiting", s.max_waiting, 1, 1'000'000'000);
     if (t.Has("tolerance")) {
       t.Length("tolerance", s.tolerance_past);
-      s.tolerance_future = s.tolerance_past;
+      s.tolerance_future = std::min(s.tolerance_future, s.tolerance_past);
     }
+    t.Length("tolerance_future", s.tolerance_future);
     std::string on_park = "release";
     t.Text("on_park", on_park);
     if (on_park != "release" && on_park != "hold") t.Error("source.on_park must be \"release\" or \"hold\"");
@@ -324,11 +326,14 @@ class Reader {
     }
     std::string secret;
     t.Text("signing_secret", secret);
+    const bool signs = t.Has("signing_secret");
     if (secret.starts_with("env:")) {
       const auto value = environment_(secret.substr(4));
       if (!value) t.Error(fmt::format("target {}: {} is not set in the environment", g.name, secret.substr(4)));
       secret = value.value_or("");
     }
+    // Not taken for "sends unsigned", which is said by leaving it out.
+    if (signs && secret.empty()) t.Error(fmt::format("target {}: signing_secret is empty", g.name));
     g.signing_secret = secret;
     return g;
   }

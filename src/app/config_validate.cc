@@ -36,6 +36,10 @@ Result<void> CheckTarget(const TargetConfig& target) {
   if (!target.signing_secret.empty()) {
     const auto signer = intake::Signer::Compile("standard-webhooks", {}, target.signing_secret);
     if (!signer) return Wrong(fmt::format("target {}: signing_secret: {}", target.name, signer.error().message));
+    const auto scheme = intake::CompileScheme("standard-webhooks", {});
+    if (const auto weak = intake::WeakSecret(*scheme, target.signing_secret); !weak.empty()) {
+      return Wrong(fmt::format("target {}: signing_secret {}", target.name, weak));
+    }
   }
   return {};
 }

@@ -1,10 +1,12 @@
 #include "app/serve.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <iostream>
 
 #include "app/office.h"
 #include "base/log.h"
+#include "env/descriptors.h"
 #include "store/embedded/embedded_store.h"
 #include "store/embedded/journal_verify.h"
 
@@ -31,6 +33,27 @@ void WarnAboutSources(const Config& config) {
   }
 }
 
+// Strangers' connections must never take the descriptors that the store and the targets need: a store that cannot open
+// its next file stops for good.
+void KeepDescriptorsForTheStore(ServerConfig& server) {
+  constexpr int kOwn = 512;
+  const std::size_t have = RaiseDescriptorLimit(static_cast<std::size_t>(server.max_connections) + kOwn);
+  if (have >= static_cast<std::size_t>(server.max_connections) + kOwn) return;
+  const int all = static_cast<int>(have);  // less than max_connections and kOwn together
+  server.max_connections = std::max(all - kOwn, all / 2);
+  log::Warn(
+      "serve.few_descriptors",
+      {{"descriptors", all},
+       {"max_connections", server.max_connections},
+       {"hint", "raise the limit of open files (LimitNOFILE, ulimit -Hn) to take max_connections as configured"}});
+}
+
+/// The token opens every door, so it must be beyond guessing.
+bool IsGuessable(std::string_view token) {
+  constexpr int kMinBytes = 16;
+  return std::ranges::count_if(token, [](unsigned char c) { return c > ' '; }) < kMinBytes;
+}
+
 }  // namespace
 
 int Serve(const std::string& config_path, const Environment& environment, const std::function<bool(Duration)>& wait) {
@@ -38,11 +61,17 @@ int Serve(const std::string& config_path, const Environment& environment, const 
   if (!config) return Refuse(config.error());
   log::SetLevel(config->log_level);
   WarnAboutSources(*config);
+  KeepDescriptorsForTheStore(config->server);
   const std::string listen = config->server.listen;
   OfficeOptions options{.config = std::move(*config),
                         .bootstrap_token = environment("DLO_ADMIN_TOKEN").value_or(""),
                         .crash_at = environment("DLO_CRASH_AT").value_or(""),
                         .listen = true};
+  if (!options.bootstrap_token.empty() && IsGuessable(options.bootstrap_token)) {
+    return Refuse(
+        {ErrorKind::invalid, "admin_token",
+         "DLO_ADMIN_TOKEN is shorter than 16 bytes: make a longer one, for example with `openssl rand -hex 24`"});
+  }
   if (options.bootstrap_token.empty()) {
     log::Info("serve.no_bootstrap_token",
               {{"hint", "set DLO_ADMIN_TOKEN for the first start, then `dlo token create NAME --role ROLE`"}});

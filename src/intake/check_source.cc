@@ -17,21 +17,20 @@ bool IsSourceName(const std::string& name) {
          std::ranges::all_of(name, [&](char c) { return first(c) || c == '_' || c == '-'; });
 }
 
-// What a guess could find. Called after Compile, so every secret decodes.
-std::string ShortSecret(const SourceConfig& source, const Scheme& scheme) {
+}  // namespace
+
+std::string WeakSecret(const Scheme& scheme, std::string_view value) {
   const bool standard = scheme.format == SignatureFormat::versioned;
-  for (std::size_t i = 0; i < source.secrets.size(); ++i) {
-    const auto& value = source.secrets[i].value;
-    if (standard && (value.starts_with("whpk_") || value.starts_with("whsk_"))) continue;
-    const auto bytes = DecodeSecret(scheme.key_decoding, value).value_or(std::string()).size();
-    const std::string name = "secrets[" + std::to_string(i) + "] ";
-    if (standard && (bytes < 24 || bytes > 64)) return name + "must be 24 to 64 bytes once decoded (Standard Webhooks)";
-    if (bytes < kMinSecretBytes) return name + "is shorter than 16 bytes: use the provider's secret, or a longer one";
-  }
+  if (standard && (value.starts_with("whpk_") || value.starts_with("whsk_"))) return {};
+  const auto visible = std::ranges::count_if(value, [](unsigned char c) { return c > ' '; });
+  if (visible == 0) return "is blank: use the provider's secret";
+  const auto bytes = scheme.key_decoding == KeyDecoding::text
+                         ? static_cast<std::size_t>(visible)
+                         : DecodeSecret(scheme.key_decoding, value).value_or(std::string()).size();
+  if (standard && (bytes < 24 || bytes > 64)) return "must be 24 to 64 bytes once decoded (Standard Webhooks)";
+  if (bytes < kMinSecretBytes) return "is shorter than 16 bytes: use the provider's secret, or a longer one";
   return {};
 }
-
-}  // namespace
 
 Result<void> CheckSource(const SourceConfig& source) {
   const auto broken = [&](const std::string& rule) {
@@ -45,7 +44,10 @@ Result<void> CheckSource(const SourceConfig& source) {
   const auto scheme = CompileScheme(source.scheme, source.hmac);
   if (!scheme) return broken(scheme.error().message);
   if (scheme->signs) {
-    if (const auto rule = ShortSecret(source, *scheme); !rule.empty()) return broken(rule);
+    for (std::size_t i = 0; i < source.secrets.size(); ++i) {
+      const auto rule = WeakSecret(*scheme, source.secrets[i].value);
+      if (!rule.empty()) return broken("secrets[" + std::to_string(i) + "] " + rule);
+    }
   } else if (!source.secrets.empty()) {
     return broken("scheme = \"none\" verifies nothing, yet secrets are set: name a scheme, or remove them");
   }

@@ -164,6 +164,7 @@ class Office:
         self.port = free_port()
         self.env = dict(os.environ, DLO_ADMIN_TOKEN=ADMIN, STRIPE_SECRET=SECRET, **(env or {}))
         self.process = None
+        self.prefix = []  # of the command that starts the server
         url = f"http://127.0.0.1:{handler.port if handler else 1}/webhooks"
         if sources is None:
             sources = '[[source]]\nname = "stripe"\nscheme = "stripe"\nsecrets = ["env:STRIPE_SECRET"]\ntarget = "billing"\n'
@@ -177,7 +178,7 @@ class Office:
 
     def launch(self, **env):
         with open(self.folder / "serve.log", "ab") as log:
-            self.process = subprocess.Popen([BINARY, "serve", "--config", str(self.folder / "dlo.toml")],
+            self.process = subprocess.Popen([*self.prefix, BINARY, "serve", "--config", str(self.folder / "dlo.toml")],
                                             env=dict(self.env, **env), stdout=log, stderr=log, cwd=self.folder)
         return self
 

@@ -30,6 +30,8 @@ retry = ["5s", "250ms"]
 
 std::optional<std::string> Lookup(const std::string& name) {
   if (name == "STRIPE_SECRET") return "whsec_0123456789abcdef0123456789";
+  if (name == "EMPTY") return "";
+  if (name == "BLANK") return std::string(40, ' ');
   return std::nullopt;
 }
 
@@ -53,7 +55,7 @@ TEST(ConfigFile, ReadsWhatIsWrittenAndKeepsDefaults) {
   EXPECT_EQ(source.secrets.at(0).id, "secrets[0]");
   EXPECT_EQ(source.max_body, std::size_t{2} << 20);
   EXPECT_EQ(source.tolerance_past, std::chrono::seconds(60));
-  EXPECT_EQ(source.tolerance_future, std::chrono::seconds(60));
+  EXPECT_EQ(source.tolerance_future, std::chrono::seconds(30));
   EXPECT_EQ(source.on_park, OnPark::hold);
   EXPECT_FALSE(source.require_live);
   EXPECT_EQ(config->targets.at(0).retry,
@@ -68,6 +70,25 @@ TEST(ConfigFile, LivemodeIsAPointerOrARule) {
   const auto pointer = Parse(With("on_park = \"hold\"", "livemode = \"/live\""));
   ASSERT_TRUE(pointer) << pointer.error().message;
   EXPECT_EQ(pointer->sources[0].livemode, "/live");
+}
+
+TEST(ConfigFile, AheadOfOurClockASenderHas30SecondsUnlessItSaysOtherwise) {
+  const struct {
+    std::string line;
+    int past, future;  // seconds
+  } rows[] = {{"", 300, 30},
+              {"tolerance = \"600s\"", 600, 30},
+              {"tolerance = \"30s\"", 30, 30},
+              {"tolerance = \"10s\"", 10, 10},
+              {"tolerance = \"0s\"", 0, 0},
+              {"tolerance_future = \"300s\"", 300, 300},
+              {"tolerance = \"0s\"\ntolerance_future = \"5s\"", 0, 5}};
+  for (const auto& row : rows) {
+    const auto config = Parse(With("tolerance = \"60s\"", row.line));
+    ASSERT_TRUE(config) << row.line << ": " << config.error().message;
+    EXPECT_EQ(config->sources[0].tolerance_past, std::chrono::seconds(row.past)) << row.line;
+    EXPECT_EQ(config->sources[0].tolerance_future, std::chrono::seconds(row.future)) << row.line;
+  }
 }
 
 TEST(ConfigFile, EveryMistakeIsNamedWithItsLine) {
@@ -93,6 +114,12 @@ TEST(ConfigFile, EveryMistakeIsNamedWithItsLine) {
       {"name = \"stripe\"", "name = \"Stripe!\"", "name must be"},
       {"allow_private = true", "allow_private = \"yes\"", "target.allow_private must be true or false"},
       {"allow_private = true", "concurrency = 0", "target.concurrency must be a whole number from 1 to 256"},
+      {"allow_private = true", "signing_secret = \"\"", "target billing: signing_secret is empty"},
+      {"allow_private = true", "signing_secret = \"env:EMPTY\"", "target billing: signing_secret is empty"},
+      {"allow_private = true", "signing_secret = \"env:BLANK\"", "target billing: signing_secret"},
+      {"allow_private = true", "signing_secret = \"whsec_MTIzNDU2Nzg=\"", "signing_secret must be 24 to 64 bytes"},
+      {"env:STRIPE_SECRET", "env:BLANK", "secrets[0] is blank"},
+      {"env:STRIPE_SECRET", "env:EMPTY", "secrets[0] is empty"},
       {"[store]", "[store", "dlo.toml:2"},
   };
   for (const Row& row : rows) {

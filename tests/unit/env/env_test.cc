@@ -1,10 +1,12 @@
-// Clock, chance and crash points.
+// Clock, chance, descriptors and crash points.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <set>
 
 #include "env/clock.h"
 #include "env/crash_points.h"
+#include "env/descriptors.h"
 #include "env/random.h"
 
 namespace dlo {
@@ -27,6 +29,28 @@ TEST(ClockTest, ManualTimeMovesOnlyWhenTold) {
   clock.Advance(std::chrono::seconds(1));
   EXPECT_EQ(clock.Now(), Time(Duration(1'000'005)));
   EXPECT_EQ(clock.Monotonic(), Duration(1'000'005));
+}
+
+TEST(DescriptorsTest, AreRaisedToWhatIsWantedAndNoFurtherThanTheSystemLets) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_GE(before.rlim_max, 256U);
+  const rlimit low{.rlim_cur = 128, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const auto now = [] {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur;
+  };
+  EXPECT_EQ(RaiseDescriptorLimit(64), 128U);
+  EXPECT_EQ(now(), 128U) << "lowered";
+  EXPECT_EQ(RaiseDescriptorLimit(200), 200U);
+  EXPECT_EQ(now(), 200U);
+  if (before.rlim_max != RLIM_INFINITY) {
+    EXPECT_EQ(RaiseDescriptorLimit(before.rlim_max + 1), before.rlim_max);
+    EXPECT_EQ(now(), before.rlim_max);
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST(RandomTest, SeededGivesThePublishedSequenceOfSplitmix64) {

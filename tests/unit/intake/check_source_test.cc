@@ -76,18 +76,24 @@ TEST(CheckSource, NamesAndLimits) {
 }
 
 TEST(CheckSource, SchemesAndSecrets) {
-  CheckRows(Good, {
-                      {[](auto& s) { s.scheme = ""; }, "scheme must be set"},
-                      {[](auto& s) { s.scheme = "Stripe"; }, "is not known"},
-                      {[](auto& s) { s.secrets.clear(); }, "at least one secret"},
-                      {[](auto& s) { s.secrets[0].value = ""; }, "secrets[0] is empty"},
-                      {[](auto& s) { s.secrets.push_back({"secrets[1]", ""}); }, "secrets[1] is empty"},
-                      {[](auto& s) { s.secrets[0].value = "123456789012345"; }, "secrets[0] is shorter than 16"},
-                      {[](auto& s) { s.secrets[0].value = "1234567890123456"; }, "ok"},
-                      {[](auto& s) { s.scheme = "none"; }, "verifies nothing"},
-                      {[](auto& s) { s.scheme = "none", s.secrets.clear(); }, "ok"},
-                      {[](auto& s) { s.scheme = "github"; }, "ok"},
-                  });
+  CheckRows(Good,
+            {
+                {[](auto& s) { s.scheme = ""; }, "scheme must be set"},
+                {[](auto& s) { s.scheme = "Stripe"; }, "is not known"},
+                {[](auto& s) { s.secrets.clear(); }, "at least one secret"},
+                {[](auto& s) { s.secrets[0].value = ""; }, "secrets[0] is empty"},
+                {[](auto& s) { s.secrets.push_back({"secrets[1]", ""}); }, "secrets[1] is empty"},
+                {[](auto& s) { s.secrets[0].value = "123456789012345"; }, "secrets[0] is shorter than 16"},
+                {[](auto& s) { s.secrets[0].value = "1234567890123456"; }, "ok"},
+                {[](auto& s) { s.secrets[0].value = std::string(40, ' '); }, "secrets[0] is blank"},
+                {[](auto& s) { s.secrets[0].value = "\t\r\n\v\f" + std::string(40, '\0'); }, "is blank"},
+                {[](auto& s) { s.secrets[0].value = "12345678" + std::string(40, ' '); }, "is shorter than 16"},
+                {[](auto& s) { s.secrets[0].value = "1234 5678 9012 3456"; }, "ok"},
+                {[](auto& s) { s.secrets.push_back({"secrets[1]", std::string(40, ' ')}); }, "secrets[1] is blank"},
+                {[](auto& s) { s.scheme = "none"; }, "verifies nothing"},
+                {[](auto& s) { s.scheme = "none", s.secrets.clear(); }, "ok"},
+                {[](auto& s) { s.scheme = "github"; }, "ok"},
+            });
   const auto standard = [] {
     auto source = Good();
     source.scheme = "standard-webhooks";

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,6 +129,25 @@ TEST_F(ReceiverTest, ARejectedDeliveryIsQuarantinedAndNeverReachesTheInbox) {
   EXPECT_TRUE(HasMetric(R"(dlo_rejected_total{source="stripe",reason="no_match"} 1)") ||
               HasMetric(R"(dlo_rejected_total{reason="no_match",source="stripe"} 1)"));
   EXPECT_TRUE(HasMetric(R"(dlo_received_total{source="stripe"} 0)"));
+}
+
+// A property of the source: between a delivery's arrival and the verdict on its signature nothing looks into its body.
+TEST(ReceiverOrder, NothingIsReadFromABodyBeforeItsSignatureIsRight) {
+  std::ifstream file(DLO_SOURCE_DIR "/src/intake/receiver.cc");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  text.erase(0, text.find("void Receiver::Receive("));
+  const auto verified = text.find("verifier.Verify(incoming.headers, incoming.body, now)");
+  const auto refused = text.find("if (!verdict)");
+  ASSERT_NE(verified, std::string::npos);
+  ASSERT_NE(refused, std::string::npos);
+  for (const char* reader : {"Extract", "MakeReceipt", "json", "Accept("}) {
+    EXPECT_GT(text.find(reader), refused) << reader;
+  }
+  for (auto at = text.find("incoming.body"); at < verified; at = text.find("incoming.body", at + 1)) {
+    const bool harmless =
+        text.compare(at, 20, "incoming.body.size()") == 0 || text.compare(at, 19, "incoming.body, now)") == 0;
+    EXPECT_TRUE(harmless) << text.substr(at, 40);
+  }
 }
 
 TEST_F(ReceiverTest, SizeAndCodingAreJudgedBeforeTheSignature) {
