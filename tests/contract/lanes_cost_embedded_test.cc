@@ -94,11 +94,12 @@ class Office {
  private:
   void Insert(std::int64_t first, int n, const std::string& state, const std::string& due, const std::string& lane,
               const std::string& behind) {
-    OrThrow(db_->Exec("WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < " + std::to_string(n) +
-                      ") INSERT INTO events (id, source, received_at, state, class, due_at, lane, behind) SELECT " +
-                      std::to_string(first - 1) + " + n, " + std::to_string(source_) + ", 0, " + state + ", CASE " +
-                      state + " WHEN 3 THEN 2 ELSE 0 END, " + due + ", " + lane + ", " + behind + " FROM i WHERE " +
-                      std::to_string(n) + " > 0"));
+    OrThrow(
+        db_->Exec("WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < " + std::to_string(n) +
+                  ") INSERT INTO events (id, source, received_at, state, class, due_at, lane, behind, letter) SELECT " +
+                  std::to_string(first - 1) + " + n, " + std::to_string(source_) + ", 0, " + state + ", CASE " + state +
+                  " WHEN 3 THEN 2 ELSE 0 END, " + due + ", " + lane + ", " + behind + ", CASE " + state +
+                  " WHEN 3 THEN 3 END FROM i WHERE " + std::to_string(n) + " > 0"));
   }
 
   /// Steps of all statements since the last call.

@@ -52,7 +52,7 @@ Result<std::vector<SourceAge>> Oldest(Db& db) {
   Statement rows = db.Prepare(
       "SELECT n.name, e.parked_at, e.id FROM (SELECT DISTINCT source FROM counts) c "
       "CROSS JOIN events e ON e.id = (SELECT o.id FROM events o INDEXED BY events_oldest "
-      "WHERE o.source = c.source AND o.state = 3 AND o.parked_at IS NOT NULL ORDER BY o.parked_at LIMIT 1) "
+      "WHERE o.source = c.source AND o.letter = 3 AND o.parked_at IS NOT NULL ORDER BY o.parked_at LIMIT 1) "
       "LEFT JOIN names n ON n.id = c.source ORDER BY 1");
   std::vector<SourceAge> ages;
   for (;;) {

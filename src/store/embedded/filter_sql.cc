@@ -128,7 +128,7 @@ Result<FilterSql> FilterSql::ForLetters(const Filter& filter) {
                                         [](State s) { return s == State::dead || s == State::held; });
   if (letters_only) {
     // Spelled as in the partial indexes, or SQLite does not use them.
-    sql.And("e.state IN (3, 4)");
+    sql.And("e.letter NOT NULL");
     if (dead != held)
       sql.And("e.state = " + sql.Parameter(static_cast<std::int64_t>(dead ? State::dead : State::held)));
   } else {
@@ -151,7 +151,7 @@ Result<FilterSql> FilterSql::ForReplay(const Filter& filter) {
                 "Only letters in state dead or held can be replayed; leave \"state\" out or name one of them.");
   }
   FilterSql sql;
-  sql.And("e.state IN (3, 4)");
+  sql.And("e.letter NOT NULL");
   if (!(dead && held))
     sql.And("e.state = " + sql.Parameter(static_cast<std::int64_t>(dead ? State::dead : State::held)));
   sql.And("e.class <> " + sql.Parameter(static_cast<std::int64_t>(FailureClass::corrupt)));

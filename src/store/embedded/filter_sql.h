@@ -23,7 +23,7 @@ class FilterSql {
   /// "state_not_replayable", when the filter names states and none of them is dead or held.
   static Result<FilterSql> ForReplay(const Filter& filter);
 
-  /// "e.state IN (3, 4) AND r.kind IN (?1, ?2)".
+  /// "e.letter NOT NULL AND r.kind IN (?1, ?2)".
   [[nodiscard]] const std::string& where() const { return where_; }
   /// The first parameter number that is free after this condition's own, which begin at 1.
   [[nodiscard]] int next_parameter() const { return static_cast<int>(values_.size()) + 1; }

@@ -213,8 +213,8 @@ Result<void> Intake::Insert(IndexContext& context, const Incoming& incoming, std
   Result<void> inserted = context.db
                               .Prepare(
                                   "INSERT INTO events (id, source, received_at, state, class, due_at, lane, behind, "
-                                  "fingerprint, parked_at, finished_at) "
-                                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")
+                                  "fingerprint, parked_at, finished_at, letter) "
+                                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")
                               .Bind(1, receipt.id)
                               .Bind(2, source)
                               .Bind(3, received)
@@ -226,6 +226,7 @@ Result<void> Intake::Insert(IndexContext& context, const Incoming& incoming, std
                               .Bind(9, fingerprint)
                               .Bind(10, When(dead, received))
                               .Bind(11, When(resolved, received))
+                              .Bind(12, When(dead, static_cast<std::int64_t>(State::dead)))
                               .Run();
   if (!inserted) return inserted;
   keys_.Add(incoming.key_digest, {row.ordinal, receipt.id});

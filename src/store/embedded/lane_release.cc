@@ -18,7 +18,7 @@ struct Holder {
 Result<std::vector<Holder>> Holders(Db& db, const std::string& source, Time older_than) {
   Statement rows = db.Prepare(
       "SELECT id, lane, parked_at <= ?2 FROM events INDEXED BY events_parked_lane "
-      "WHERE source = (SELECT id FROM names WHERE name = ?1) AND state IN (3, 4) AND lane IS NOT NULL");
+      "WHERE source = (SELECT id FROM names WHERE name = ?1) AND letter NOT NULL AND lane NOT NULL");
   rows.Bind(1, source).Bind(2, ToMicros(older_than));
   std::vector<Holder> holders;
   for (;;) {
@@ -40,7 +40,7 @@ Result<std::vector<EventId>> ReleaseLanes(Db& db, Lanes& lanes, const std::strin
     const bool too_many = lanes.Behind(holder.lane, holder.id, max_behind + 1) > max_behind;
     if (!holder.too_old && !too_many) continue;
     if (auto done =
-            db.Prepare("UPDATE events SET lane = NULL WHERE id = ?1 AND state IN (3, 4)").Bind(1, holder.id).Run();
+            db.Prepare("UPDATE events SET lane = NULL WHERE id = ?1 AND letter NOT NULL").Bind(1, holder.id).Run();
         !done) {
       return std::unexpected(done.error());
     }

@@ -209,9 +209,12 @@ Result<Page> ListLetters(Db& db, const Filter& filter, int limit, const std::str
 Result<std::int64_t> CountLetters(Db& db, const Filter& filter) {
   const auto sql = FilterSql::ForLetters(filter);
   if (!sql) return std::unexpected(sql.error());
-  // The kept counts have the same three columns under the same names.
+  // The kept counts have the same columns under the same names, but for `letter`.
   auto rows = db.PrepareOnce(CountsKnow(filter)
-                                 ? "SELECT coalesce(sum(e.n), 0) FROM counts e WHERE " + sql->where()
+                                 ? "SELECT coalesce(sum(e.n), 0) FROM (SELECT *, CASE WHEN state IN (3, 4) THEN state "
+                                   "END AS letter FROM counts) e "
+                                   "WHERE " +
+                                       sql->where()
                                  : fmt::format("SELECT count(*) FROM events e{} WHERE {}", sql->Joins(), sql->where()));
   if (!rows) return std::unexpected(rows.error());
   sql->BindTo(*rows);

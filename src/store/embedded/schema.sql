@@ -53,25 +53,29 @@ CREATE TABLE events (
   fingerprint   INTEGER,                        -- of the newest failure
   parked_at     INTEGER,
   finished_at   INTEGER,
+  -- The state again while it is 3 or 4, else NULL. The letters' indexes ask for this and not for `state`: a statement that
+  -- does not set it costs them nothing, and most events never become letters.
+  letter        INTEGER,
   -- One expression, whose first branch is the one that each new event takes: it is evaluated for every insert.
   CHECK (class BETWEEN 0 AND 7 AND CASE state
-    WHEN 0 THEN due_at NOT NULL AND lease_until IS NULL AND finished_at IS NULL AND (behind = 0 OR lane NOT NULL)
-    WHEN 1 THEN lease_until NOT NULL AND due_at IS NULL AND finished_at IS NULL AND behind = 0
-    WHEN 2 THEN finished_at NOT NULL AND due_at IS NULL AND lease_until IS NULL AND behind = 0
+    WHEN 0 THEN due_at NOT NULL AND lease_until IS NULL AND finished_at IS NULL AND letter IS NULL
+      AND (behind = 0 OR lane NOT NULL)
+    WHEN 1 THEN lease_until NOT NULL AND due_at IS NULL AND finished_at IS NULL AND letter IS NULL AND behind = 0
+    WHEN 2 THEN finished_at NOT NULL AND due_at IS NULL AND lease_until IS NULL AND letter IS NULL AND behind = 0
       AND class = 0 AND replaying = 0 AND lane IS NULL
-    WHEN 3 THEN class <> 0 AND due_at IS NULL AND lease_until IS NULL AND finished_at IS NULL AND behind = 0
-    WHEN 4 THEN class <> 0 AND due_at IS NULL AND lease_until IS NULL AND finished_at IS NULL AND behind = 0
-    WHEN 5 THEN finished_at NOT NULL AND due_at IS NULL AND lease_until IS NULL AND behind = 0
-    WHEN 6 THEN finished_at NOT NULL AND due_at IS NULL AND lease_until IS NULL AND behind = 0
+    WHEN 3 THEN letter IS 3 AND class <> 0 AND due_at IS NULL AND lease_until IS NULL AND finished_at IS NULL AND behind = 0
+    WHEN 4 THEN letter IS 4 AND class <> 0 AND due_at IS NULL AND lease_until IS NULL AND finished_at IS NULL AND behind = 0
+    WHEN 5 THEN finished_at NOT NULL AND due_at IS NULL AND lease_until IS NULL AND letter IS NULL AND behind = 0
+    WHEN 6 THEN finished_at NOT NULL AND due_at IS NULL AND lease_until IS NULL AND letter IS NULL AND behind = 0
     ELSE 0 END)
 );
 CREATE INDEX events_due ON events (source, due_at, id) WHERE state = 0 AND behind = 0;
 CREATE INDEX events_in_lane ON events (id) WHERE lane NOT NULL;  -- for the start: lanes are kept in memory (lanes.h)
 CREATE INDEX events_lease ON events (lease_until) WHERE lease_until NOT NULL;
-CREATE INDEX events_letters ON events (id) WHERE state IN (3, 4);
-CREATE INDEX events_groups ON events (fingerprint, id) WHERE state IN (3, 4);
-CREATE INDEX events_parked_lane ON events (source, parked_at) WHERE state IN (3, 4) AND lane IS NOT NULL;
-CREATE INDEX events_oldest ON events (source, parked_at) WHERE state = 3;
+CREATE INDEX events_letters ON events (id) WHERE letter NOT NULL;
+CREATE INDEX events_groups ON events (fingerprint, id) WHERE letter NOT NULL;
+CREATE INDEX events_parked_lane ON events (source, parked_at) WHERE letter NOT NULL AND lane NOT NULL;
+CREATE INDEX events_oldest ON events (source, parked_at) WHERE letter = 3;
 
 -- The index of key digests; rows of the newest events, after meta's keys_through, are still to come (key_index.h).
 CREATE TABLE event_keys (

@@ -86,7 +86,8 @@ Result<void> ClearHold(Db& db, EventId id) {
 Result<void> WriteChange(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, const Change& change) {
   auto written = db.Prepare(
                        "UPDATE events SET state = ?3, class = ?4, lane = ?5, finished_at = ?6, "
-                       "parked_at = coalesce(?7, parked_at), replaying = 0 WHERE id = ?1 AND state = ?2")
+                       "parked_at = coalesce(?7, parked_at), replaying = 0, letter = CASE WHEN ?3 IN (3, 4) THEN ?3 "
+                       "END WHERE id = ?1 AND state = ?2")
                      .Bind(1, row.id)
                      .Bind(2, static_cast<int>(row.state))
                      .Bind(3, static_cast<int>(change.to))
@@ -252,7 +253,7 @@ Result<bool> MoveToReplay(Db& db, Counts& counts, Lanes& lanes, const LetterRow&
   auto moved = db.Prepare(
                      "UPDATE events SET state = 0, due_at = ?4, lane = ?5, behind = ?7, replaying = 1, "
                      "replay_id = ?6, replays = replays + 1, tries = 0, crashes = 0, lease_until = NULL, "
-                     "worker = NULL, parked_at = NULL WHERE id = ?1 AND state = ?2 AND class = ?3")
+                     "worker = NULL, parked_at = NULL, letter = NULL WHERE id = ?1 AND state = ?2 AND class = ?3")
                    .Bind(1, row.id)
                    .Bind(2, static_cast<int>(row.state))
                    .Bind(3, static_cast<int>(row.failure_class))

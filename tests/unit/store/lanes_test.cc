@@ -89,7 +89,7 @@ TEST_F(LanesTest, AnEarlierOneThatComesBackGoesFirstButStopsNoRunningOne) {
 TEST_F(LanesTest, AParkedOneThatStaysHoldsItsLane) {
   for (EventId id = 1; id <= 2; ++id) Arrive(id, 7);
   Run(1);
-  Set(1, "state = 3, class = 2, lease_until = NULL");
+  Set(1, "state = 3, letter = 3, class = 2, lease_until = NULL");
   OrThrow(lanes.Settle(*db, 7));
   EXPECT_EQ(FreeToRun(), Free{});
   lanes.Leave(7, 1);

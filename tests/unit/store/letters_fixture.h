@@ -86,28 +86,30 @@ class LettersFixture : public testing::Test {
                 .Bind(8, ToMicros(received))
                 .BindBlob(9, digest)
                 .Run());
-    OrThrow(db_->Prepare("INSERT INTO events (id, source, received_at, state, class, due_at, lane, behind, "
-                         "lease_until, attempts, "
-                         "attempt_no, replaying, replay_id, replays_failed, fingerprint, parked_at, finished_at) "
-                         "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, 1, ?10, ?11, ?12, ?13, ?14, ?15)")
-                .Bind(1, id)
-                .Bind(2, source)
-                .Bind(3, ToMicros(received))
-                .Bind(4, static_cast<int>(spec.state))
-                .Bind(5, static_cast<int>(failure_class))
-                .Bind(6, when(spec.state == State::waiting, received))
-                .Bind(7, lane)
-                .Bind(8, lane.has_value() && spec.state == State::waiting)
-                .Bind(9, when(spec.state == State::running, received + std::chrono::minutes(1)))
-                .Bind(10, spec.replaying)
-                .Bind(11, spec.replay_id)
-                .Bind(12, spec.replays_failed)
-                .Bind(13, failure_class == FailureClass::none
-                              ? std::nullopt
-                              : std::optional(static_cast<std::int64_t>(std::stoull(spec.fingerprint, nullptr, 16))))
-                .Bind(14, when(parked, spec.parked_at.value_or(received + std::chrono::hours(1))))
-                .Bind(15, when(final, received + std::chrono::hours(2)))
-                .Run());
+    OrThrow(
+        db_->Prepare("INSERT INTO events (id, source, received_at, state, class, due_at, lane, behind, "
+                     "lease_until, attempts, "
+                     "attempt_no, replaying, replay_id, replays_failed, fingerprint, parked_at, finished_at, letter) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, 1, ?10, ?11, ?12, ?13, ?14, ?15, "
+                     "CASE WHEN ?4 IN (3, 4) THEN ?4 END)")
+            .Bind(1, id)
+            .Bind(2, source)
+            .Bind(3, ToMicros(received))
+            .Bind(4, static_cast<int>(spec.state))
+            .Bind(5, static_cast<int>(failure_class))
+            .Bind(6, when(spec.state == State::waiting, received))
+            .Bind(7, lane)
+            .Bind(8, lane.has_value() && spec.state == State::waiting)
+            .Bind(9, when(spec.state == State::running, received + std::chrono::minutes(1)))
+            .Bind(10, spec.replaying)
+            .Bind(11, spec.replay_id)
+            .Bind(12, spec.replays_failed)
+            .Bind(13, failure_class == FailureClass::none
+                          ? std::nullopt
+                          : std::optional(static_cast<std::int64_t>(std::stoull(spec.fingerprint, nullptr, 16))))
+            .Bind(14, when(parked, spec.parked_at.value_or(received + std::chrono::hours(1))))
+            .Bind(15, when(final, received + std::chrono::hours(2)))
+            .Run());
     if (failure_class != FailureClass::none) {
       OrThrow(db_->Prepare("INSERT INTO failures (event_id, first_failed_at, last_failed_at, code, message, detail) "
                            "VALUES (?1, ?2, ?2, ?3, ?4, 'detail')")

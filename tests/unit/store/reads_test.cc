@@ -154,7 +154,7 @@ TEST_F(Reads, PagesShowEachLetterOnceWhateverTheirSizeAndTies) {
 TEST_F(Reads, ALetterThatLeavesBetweenPagesShiftsNothing) {
   for (int i = 0; i < 6; ++i) Add();
   const Page first = OrThrow(ListLetters(*db_, {}, 3, ""));
-  OrThrow(db_->Exec("UPDATE events SET state = 6, finished_at = 1 WHERE id IN (6, 4)"));
+  OrThrow(db_->Exec("UPDATE events SET state = 6, letter = NULL, finished_at = 1 WHERE id IN (6, 4)"));
   EXPECT_EQ(Ids(OrThrow(ListLetters(*db_, {}, 3, *first.next)).items), (Expected{3, 2, 1}));
 }
 

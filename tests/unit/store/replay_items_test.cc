@@ -32,9 +32,9 @@ class Replays : public LettersFixture {
       const LetterRow row = *OrThrow(ReadLetterRow(*db_, id));
       const bool dead = result == ReplayResult::dead_again;
       const State to = dead ? State::dead : result == ReplayResult::resolved ? State::resolved : State::replayed;
-      OrThrow(db_->Prepare(
-                     "UPDATE events SET state = ?2, class = ?3, due_at = NULL, lane = NULL, behind = 0, replaying = 0, "
-                     "parked_at = ?4, finished_at = ?5 WHERE id = ?1")
+      OrThrow(db_->Prepare("UPDATE events SET state = ?2, letter = CASE ?2 WHEN 3 THEN 3 END, class = ?3, due_at = "
+                           "NULL, lane = NULL, behind = 0, replaying = 0, "
+                           "parked_at = ?4, finished_at = ?5 WHERE id = ?1")
                   .Bind(1, id)
                   .Bind(2, static_cast<int>(to))
                   .Bind(3, static_cast<int>(failure_class))

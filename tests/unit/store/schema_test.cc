@@ -33,10 +33,12 @@ TEST(SchemaTest, AnEmptyIndexStandsAtTheBeginning) {
 /// One event row with what the checks look at.
 std::string Row(int id, int state, int failure_class, const char* due, const char* lease, const char* finished,
                 const char* lane = "NULL", int behind = 0) {
-  return "INSERT INTO events (id, source, received_at, state, class, due_at, lease_until, finished_at, lane, behind) "
+  return "INSERT INTO events (id, source, received_at, state, class, due_at, lease_until, finished_at, lane, behind, "
+         "letter) "
          "VALUES (" +
          std::to_string(id) + ", 1, 0, " + std::to_string(state) + ", " + std::to_string(failure_class) + ", " + due +
-         ", " + lease + ", " + finished + ", " + lane + ", " + std::to_string(behind) + ")";
+         ", " + lease + ", " + finished + ", " + lane + ", " + std::to_string(behind) + ", " +
+         (state == 3 || state == 4 ? std::to_string(state) : "NULL") + ")";
 }
 
 TEST(SchemaTest, TheChecksRepeatTheLaw) {
