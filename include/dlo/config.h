@@ -78,15 +78,38 @@ struct TargetConfig {
   int concurrency = 8;  // 1..256
   std::vector<Duration> retry = {std::chrono::seconds(5), std::chrono::seconds(30), std::chrono::seconds(120),
                                  std::chrono::seconds(600), std::chrono::seconds(1800)};  // 1 first try + these
-  double jitter = 0.5;         // each wait is drawn from [1-jitter, 1+jitter] times its value
+  double jitter = 0.5;                               // each wait is drawn from [1-jitter, 1+jitter] times its value
+  Duration retry_after_max = std::chrono::hours(1);  // a handler's Retry-After is a floor of the wait up to this
+  // Retries in any 60 s: this share of the first calls of the last 60 s, or so many a second, whichever is more. Both
+  // 0: no budget. Over it a retry is put off and its attempt not counted.
+  double retry_budget_percent = 10;
+  double retry_budget_min = 1;
+  // Failures of the target itself in a row, or this share of the last 20 attempts, stop the calls for breaker_open,
+  // then twice as long each time that one probe fails, up to breaker_open_max.
+  int breaker_failures = 10;
+  int breaker_percent = 50;
+  Duration breaker_open = std::chrono::seconds(30);
+  Duration breaker_open_max = std::chrono::minutes(5);
+  std::size_t max_answer_header_bytes = 32 * 1024;  // of an answer; more is a failed attempt
+  std::size_t max_answer_body_bytes = 64 * 1024;    // likewise; the first 4 KiB are kept
   std::string signing_secret;  // "whsec_..." of Standard Webhooks, signs what we send; empty = not signed
 };
 
+struct DispatchConfig {
+  // Attempts in the hands of all targets. A target without one may always have one, so that those which hang cannot
+  // stop the others. 0 = 64, or what the largest target may have alone.
+  int max_running = 0;
+};
+
 struct StoreConfig {
-  std::string url = "sqlite:data/dlo.db";             // a folder beside it holds the journal: data/journal
-  std::size_t hot_bytes = std::size_t{32} << 20;      // bodies kept in memory from receipt to dispatch
-  std::int64_t max_waiting = 1'000'000;               // of all sources: this many waiting, 503
-  std::uint64_t min_free = std::uint64_t{512} << 20;  // bytes: less on the disk, 503; accepted again at twice as much
+  std::string url = "sqlite:data/dlo.db";         // a folder beside it holds the journal: data/journal
+  std::size_t hot_bytes = std::size_t{32} << 20;  // bodies kept in memory from receipt to dispatch
+  std::int64_t max_waiting = 1'000'000;           // of all sources: this many waiting, 503
+  // Less free on the disk than these bytes, or than this share of it: 503. Accepted again at twice the bytes and 1.6
+  // times the share. 0 = no such limit.
+  std::uint64_t min_free = std::uint64_t{512} << 20;
+  double min_free_percent = 5;
+  double warn_free_percent = 20;  // less: a warning in the log, and dlo_disk_low is 1
 };
 
 struct ServerConfig {
@@ -96,13 +119,29 @@ struct ServerConfig {
   int max_connections = 1024;
   int max_connections_per_address = 64;  // loopback is exempt
   int max_requests_per_connection = 1'000;
+  std::size_t max_request_line = 8 * 1024;
+  std::size_t max_header_bytes = 16 * 1024;  // all fields of a request together
+  int max_header_fields = 100;
+  Duration handshake_deadline = std::chrono::seconds(10);  // TLS
+  Duration head_deadline = std::chrono::seconds(10);       // request line and header fields
+  Duration body_deadline = std::chrono::seconds(30);
+  Duration body_grace = std::chrono::seconds(5);  // from then on a body comes at min_body_rate at least
+  std::size_t min_body_rate = 1024;               // bytes a second; 0 = as slowly as body_deadline lets it
+  Duration idle_deadline = std::chrono::seconds(75);
+  Duration write_deadline = std::chrono::seconds(10);  // and 1 s more for each 64 KiB
   std::size_t inflight_body_bytes = std::size_t{64} << 20;
+  std::size_t max_admin_body = 256 * 1024;
+  int bad_tokens_per_minute = 5;  // of one address, then 429
+  // Resident bytes of the process: more, 503; 0 = no limit. A file that does not say starts with 512 MiB; what an
+  // embedding program holds besides is its own matter.
+  std::uint64_t max_memory = 0;
   Duration commit_deadline = std::chrono::seconds(3);  // then 503
 };
 
 struct Config {
   StoreConfig store;
   ServerConfig server;
+  DispatchConfig dispatch;
   std::vector<SourceConfig> sources;
   std::vector<TargetConfig> targets;
   std::string log_level = "info";  // debug | info | warn | error

@@ -14,6 +14,8 @@
 namespace dlo::app {
 namespace {
 
+constexpr std::uint64_t kMaxMemory = std::uint64_t{512} << 20;  // `dlo serve` has its process to itself
+
 /// Reads one table: each getter marks its key as known, Finish() reports the rest.
 class Table {
  public:
@@ -79,7 +81,7 @@ class Table {
   }
   void Bytes(const char* key, std::size_t& out) {
     if (const auto* node = Find(key)) {
-      if (const auto n = node->value_exact<std::int64_t>(); n && *n > 0) {
+      if (const auto n = node->value_exact<std::int64_t>(); n && *n >= 0) {
         out = static_cast<std::size_t>(*n);
         return;
       }
@@ -150,9 +152,11 @@ class Reader {
 
   Result<Config> Read(const toml::table& root) {
     Config config;
+    config.server.max_memory = kMaxMemory;
     Table top(root, "", file_, errors_);
     Section(top, "store", [&](Table& t) { ReadStore(t, config.store); });
     Section(top, "server", [&](Table& t) { ReadServer(t, config.server); });
+    Section(top, "dispatch", [&](Table& t) { t.Number("max_running", config.dispatch.max_running, 0, 100'000); });
     Section(top, "log", [&](Table& t) { t.Text("level", config.log_level); });
     Each(top, "source", [&](Table& t) { config.sources.push_back(ReadSource(t)); });
     Each(top, "target", [&](Table& t) { config.targets.push_back(ReadTarget(t)); });
@@ -199,6 +203,8 @@ class Reader {
     t.Text("url", s.url);
     t.Bytes("hot_bytes", s.hot_bytes);
     t.Bytes("min_free", s.min_free);
+    t.Real("min_free_percent", s.min_free_percent, 0, 50);
+    t.Real("warn_free_percent", s.warn_free_percent, 0, 100);
     t.Number("max_waiting", s.max_waiting, 1, 1'000'000'000);
   }
 
@@ -210,7 +216,20 @@ class Reader {
     t.Number("max_connections", s.max_connections, 1, 100'000);
     t.Number("max_connections_per_address", s.max_connections_per_address, 1, 100'000);
     t.Number("max_requests_per_connection", s.max_requests_per_connection, 1, 1'000'000'000);
+    t.Bytes("max_request_line", s.max_request_line);
+    t.Bytes("max_header_bytes", s.max_header_bytes);
+    t.Number("max_header_fields", s.max_header_fields, 10, 1'000);
+    t.Length("handshake_deadline", s.handshake_deadline);
+    t.Length("head_deadline", s.head_deadline);
+    t.Length("body_deadline", s.body_deadline);
+    t.Length("body_grace", s.body_grace);
+    t.Bytes("min_body_rate", s.min_body_rate);
+    t.Length("idle_deadline", s.idle_deadline);
+    t.Length("write_deadline", s.write_deadline);
     t.Bytes("inflight_body_bytes", s.inflight_body_bytes);
+    t.Bytes("max_admin_body", s.max_admin_body);
+    t.Number("bad_tokens_per_minute", s.bad_tokens_per_minute, 1, 1'000);
+    t.Bytes("max_memory", s.max_memory);
     t.Length("commit_deadline", s.commit_deadline);
   }
 
@@ -316,6 +335,15 @@ class Reader {
     t.Length("connect_timeout", g.connect_timeout);
     t.Number("concurrency", g.concurrency, 1, 256);
     t.Real("jitter", g.jitter, 0, 1);
+    t.Length("retry_after_max", g.retry_after_max);
+    t.Real("retry_budget_percent", g.retry_budget_percent, 0, 100);
+    t.Real("retry_budget_min", g.retry_budget_min, 0, 1'000);
+    t.Number("breaker_failures", g.breaker_failures, 1, 1'000);
+    t.Number("breaker_percent", g.breaker_percent, 1, 100);
+    t.Length("breaker_open", g.breaker_open);
+    t.Length("breaker_open_max", g.breaker_open_max);
+    t.Bytes("max_answer_header_bytes", g.max_answer_header_bytes);
+    t.Bytes("max_answer_body_bytes", g.max_answer_body_bytes);
     if (t.Has("retry")) {
       g.retry.clear();
       for (const std::string& text : t.List("retry")) {

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
+#include "base/time_text.h"
 #include "dlo/config.h"
 #include "env/address_policy.h"
 #include "intake/check_source.h"
@@ -14,20 +16,150 @@ Result<void> Wrong(std::string message) {
   return Fail(ErrorKind::invalid, "config", std::move(message));
 }
 
+constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
+
+/// What a setting may be. Zero is taken besides where it switches the limit off.
+struct Range {
+  enum class Unit : unsigned char { number, bytes, time };
+  std::string name;
+  std::int64_t value, low, high;
+  Unit unit = Unit::number;
+  bool or_zero = false;
+};
+
+Range Bytes(std::string name, std::uint64_t value, std::int64_t low, std::int64_t high, bool or_zero = false) {
+  const auto most = static_cast<std::uint64_t>(INT64_MAX);
+  return {std::move(name), static_cast<std::int64_t>(std::min(value, most)), low, high, Range::Unit::bytes, or_zero};
+}
+
+Range Length(std::string name, Duration value, Duration low, Duration high) {
+  return {std::move(name), value.count(), low.count(), high.count(), Range::Unit::time};
+}
+
+std::string Words(std::int64_t value, Range::Unit unit) {
+  if (unit == Range::Unit::time) return FormatDuration(Duration(value));
+  if (unit == Range::Unit::number || value == 0) return std::to_string(value);
+  if (value % kGiB == 0) return fmt::format("{}GiB", value / kGiB);
+  if (value % kMiB == 0) return fmt::format("{}MiB", value / kMiB);
+  if (value % kKiB == 0) return fmt::format("{}KiB", value / kKiB);
+  return fmt::format("{} bytes", value);
+}
+
+Result<void> Check(const std::vector<Range>& ranges) {
+  for (const Range& r : ranges) {
+    if ((r.value >= r.low && r.value <= r.high) || (r.or_zero && r.value == 0)) continue;
+    return Wrong(fmt::format("{} is {}; it must be from {} to {}{}", r.name, Words(r.value, r.unit),
+                             Words(r.low, r.unit), Words(r.high, r.unit), r.or_zero ? ", or 0 for no limit" : ""));
+  }
+  return {};
+}
+
+Result<void> CheckPercent(const std::string& name, double value, double high) {
+  if (value >= 0 && value <= high) return {};  // and so no NaN
+  return Wrong(fmt::format("{} is {}; it must be from 0 to {}", name, value, high));
+}
+
+Result<void> CheckStore(const StoreConfig& store) {
+  if (!store.url.starts_with("sqlite:") || store.url.size() == 7) {
+    return Wrong("store.url must be \"sqlite:PATH\", for example \"sqlite:data/dlo.db\"");
+  }
+  if (auto ok = Check({{"store.max_waiting", store.max_waiting, 1, 1'000'000'000}}); !ok) return ok;
+  if (auto ok = CheckPercent("store.min_free_percent", store.min_free_percent, 50); !ok) return ok;
+  if (auto ok = CheckPercent("store.warn_free_percent", store.warn_free_percent, 100); !ok) return ok;
+  if (store.warn_free_percent > 0 && store.warn_free_percent < store.min_free_percent) {
+    return Wrong(
+        fmt::format("store.warn_free_percent ({}) is less than store.min_free_percent ({}), so the warning "
+                    "would come after receipts are refused: raise it, or write 0 for no warning",
+                    store.warn_free_percent, store.min_free_percent));
+  }
+  return {};
+}
+
+Result<void> CheckServer(const ServerConfig& server, const std::vector<SourceConfig>& sources) {
+  using std::chrono::hours;
+  using std::chrono::milliseconds;
+  using std::chrono::minutes;
+  if (server.tls_cert.empty() != server.tls_key.empty()) return Wrong("server.tls_cert and server.tls_key go together");
+  const Duration shortest = milliseconds(100), longest = hours(1);
+  auto ok = Check({
+      {"server.io_threads", server.io_threads, 0, 64},
+      {"server.max_connections", server.max_connections, 1, 100'000},
+      {"server.max_connections_per_address", server.max_connections_per_address, 1, 100'000},
+      {"server.max_requests_per_connection", server.max_requests_per_connection, 1, 1'000'000'000},
+      Bytes("server.max_request_line", server.max_request_line, 256, 64 * kKiB),
+      Bytes("server.max_header_bytes", server.max_header_bytes, kKiB, 256 * kKiB),
+      {"server.max_header_fields", server.max_header_fields, 10, 1'000},
+      Length("server.handshake_deadline", server.handshake_deadline, shortest, longest),
+      Length("server.head_deadline", server.head_deadline, shortest, longest),
+      Length("server.body_deadline", server.body_deadline, shortest, longest),
+      Length("server.body_grace", server.body_grace, Duration(0), longest),
+      Bytes("server.min_body_rate", server.min_body_rate, 1, 100 * kMiB, true),
+      Length("server.idle_deadline", server.idle_deadline, shortest, longest),
+      Length("server.write_deadline", server.write_deadline, shortest, longest),
+      Bytes("server.inflight_body_bytes", server.inflight_body_bytes, kKiB, 64 * kGiB),
+      Bytes("server.max_admin_body", server.max_admin_body, kKiB, 32 * kMiB),
+      {"server.bad_tokens_per_minute", server.bad_tokens_per_minute, 1, 1'000},
+      Bytes("server.max_memory", server.max_memory, kMiB, 1024 * kGiB, true),
+      Length("server.commit_deadline", server.commit_deadline, shortest, minutes(1)),
+  });
+  if (!ok) return ok;
+  const auto holds = [&](const std::string& name, std::size_t body) -> Result<void> {
+    if (body <= server.inflight_body_bytes) return {};
+    return Wrong(
+        fmt::format("server.inflight_body_bytes is less than {}, so that a body this large could never be "
+                    "taken: raise the one or lower the other",
+                    name));
+  };
+  ok = holds("server.max_admin_body", server.max_admin_body);
+  for (const SourceConfig& source : sources) {
+    if (ok) ok = holds(fmt::format("max_body of source {}", source.name), source.max_body);
+  }
+  return ok;
+}
+
+Result<void> CheckRetries(const TargetConfig& target) {
+  const std::string of = fmt::format("target {}: ", target.name);
+  const Duration shortest = std::chrono::milliseconds(100), longest = std::chrono::hours(1);
+  if (target.retry.size() > 50) return Wrong(of + "retry has more than 50 waits");
+  if (target.jitter < 0 || target.jitter > 1) return Wrong(of + "jitter must be from 0 to 1");
+  if (auto ok = CheckPercent(of + "retry_budget_percent", target.retry_budget_percent, 100); !ok) return ok;
+  if (auto ok = CheckPercent(of + "retry_budget_min", target.retry_budget_min, 1'000); !ok) return ok;
+  if (auto ok = Check({
+          Length(of + "retry_after_max", target.retry_after_max, Duration(0), std::chrono::hours(24)),
+          {of + "breaker_failures", target.breaker_failures, 1, 1'000},
+          {of + "breaker_percent", target.breaker_percent, 1, 100},
+          Length(of + "breaker_open", target.breaker_open, shortest, longest),
+          Length(of + "breaker_open_max", target.breaker_open_max, shortest, 24 * longest),
+      });
+      !ok) {
+    return ok;
+  }
+  if (target.breaker_open_max >= target.breaker_open) return {};
+  return Wrong(of + "breaker_open_max is shorter than breaker_open: raise the one or lower the other");
+}
+
 Result<void> CheckTarget(const TargetConfig& target) {
   if (target.name.empty()) return Wrong("target.name is missing");
   if (target.concurrency < 1 || target.concurrency > 256) {
     return Wrong(fmt::format("target {}: concurrency must be from 1 to 256", target.name));
   }
-  if (target.jitter < 0 || target.jitter > 1)
-    return Wrong(fmt::format("target {}: jitter must be from 0 to 1", target.name));
-  if (target.retry.size() > 50) return Wrong(fmt::format("target {}: retry has more than 50 waits", target.name));
+  if (auto ok = CheckRetries(target); !ok) return ok;
   if (target.type == TargetType::in_process) {
     if (!target.handler) return Wrong(fmt::format("target {}: an in-process target needs a handler", target.name));
     return {};
   }
   if (target.timeout < std::chrono::milliseconds(100) || target.timeout > std::chrono::minutes(10)) {
     return Wrong(fmt::format("target {}: timeout must be from 100ms to 10m", target.name));
+  }
+  const std::string of = fmt::format("target {}: ", target.name);
+  if (auto ok = Check({
+          Length(of + "connect_timeout", target.connect_timeout, std::chrono::milliseconds(10),
+                 std::chrono::minutes(10)),
+          Bytes(of + "max_answer_header_bytes", target.max_answer_header_bytes, kKiB, kMiB),
+          Bytes(of + "max_answer_body_bytes", target.max_answer_body_bytes, 4 * kKiB, 16 * kMiB),
+      });
+      !ok) {
+    return ok;
   }
   if (target.url.empty()) return Wrong(fmt::format("target {}: url is missing", target.name));
   if (const auto ok = CheckTargetUrl(target.url); !ok) {
@@ -47,13 +179,18 @@ Result<void> CheckTarget(const TargetConfig& target) {
 }  // namespace
 
 Result<void> Config::Validate() const {
-  if (!store.url.starts_with("sqlite:") || store.url.size() == 7) {
-    return Wrong("store.url must be \"sqlite:PATH\", for example \"sqlite:data/dlo.db\"");
-  }
-  if (server.tls_cert.empty() != server.tls_key.empty()) return Wrong("server.tls_cert and server.tls_key go together");
+  if (auto ok = CheckStore(store); !ok) return ok;
+  if (auto ok = CheckServer(server, sources); !ok) return ok;
+  if (auto ok = Check({{"dispatch.max_running", dispatch.max_running, 0, 100'000}}); !ok) return ok;
   std::set<std::string> target_names;
   for (const TargetConfig& target : targets) {
     if (const auto ok = CheckTarget(target); !ok) return ok;
+    if (dispatch.max_running > 0 && target.concurrency > dispatch.max_running) {
+      return Wrong(
+          fmt::format("target {}: concurrency {} is more than dispatch.max_running {}: raise dispatch.max_running "
+                      "or lower concurrency",
+                      target.name, target.concurrency, dispatch.max_running));
+    }
     if (!target_names.insert(target.name).second) return Wrong(fmt::format("two targets are named {}", target.name));
   }
   std::set<std::string> source_names;

@@ -18,6 +18,7 @@
 #include "env/crash_points.h"
 #include "env/curl_http_client.h"
 #include "env/files.h"
+#include "env/memory.h"
 #include "env/random.h"
 #include "intake/receiver.h"
 #include "intake/same_event_rules.h"
@@ -35,6 +36,26 @@ constexpr Duration kEdgeGrace = std::chrono::seconds(5);
 constexpr Duration kHandlerGrace = std::chrono::seconds(10);
 constexpr Duration kHousekeeping = std::chrono::seconds(1);
 constexpr Duration kTryAgain = std::chrono::milliseconds(200);
+
+server::HttpOptions OptionsOf(const ServerConfig& config) {
+  server::HttpOptions options;
+  options.threads = config.io_threads;
+  options.max_connections = config.max_connections;
+  options.max_connections_per_address = config.max_connections_per_address;
+  options.max_requests = config.max_requests_per_connection;
+  options.head = {config.max_request_line, config.max_header_bytes, config.max_header_fields};
+  options.body_bytes = config.inflight_body_bytes;
+  options.handshake_deadline = config.handshake_deadline;
+  options.head_deadline = config.head_deadline;
+  options.body_deadline = config.body_deadline;
+  options.body_grace = config.body_grace;
+  options.body_rate = config.min_body_rate;
+  options.idle_deadline = config.idle_deadline;
+  options.write_deadline = config.write_deadline;
+  options.tls_cert = config.tls_cert;
+  options.tls_key = config.tls_key;
+  return options;
+}
 
 class OfficeImpl final : public Office {
  public:
@@ -149,18 +170,12 @@ class OfficeImpl final : public Office {
               dispatch_loop_.Ring();
             },
         .bootstrap_token = bootstrap_token_,
+        .max_body = config_.server.max_admin_body,
+        .bad_tokens_per_minute = config_.server.bad_tokens_per_minute,
     });
     if (auto tokens = admin_->Start(); !tokens) return tokens;
     edge_ = std::make_unique<server::Edge>(*ingest_, *admin_);
-    server::HttpOptions options;
-    options.threads = config_.server.io_threads;
-    options.max_connections = config_.server.max_connections;
-    options.max_connections_per_address = config_.server.max_connections_per_address;
-    options.max_requests = config_.server.max_requests_per_connection;
-    options.body_bytes = config_.server.inflight_body_bytes;
-    options.tls_cert = config_.server.tls_cert;
-    options.tls_key = config_.server.tls_key;
-    server_ = std::make_unique<server::HttpServer>(std::move(options), clock_);
+    server_ = std::make_unique<server::HttpServer>(OptionsOf(config_.server), clock_);
     return server_->Start(config_.server.listen, *edge_);
   }
 
@@ -184,13 +199,25 @@ class OfficeImpl final : public Office {
   Time KeepHouse(Time now) {
     if (now >= next_gate_) {
       next_gate_ = now + kHousekeeping;
-      if (const auto figures = store_->Read()) gate_.Update(*figures);
+      if (const auto figures = store_->Read()) gate_.Update(*figures, LookAtMachine());
     }
     for (const SourceConfig& source : config_.sources) {
       if (source.on_park == OnPark::hold) ReleaseLongLanes(source, now);
     }
     const Result<Time> next = pacer_->RunOnce(now);
     return next ? std::min(*next, now + kHousekeeping) : now + kHousekeeping;
+  }
+
+  intake::Machine LookAtMachine() {
+    intake::Machine machine;
+    if (const auto bytes = files_.TotalBytes(store::JournalFolder(DatabasePath(config_)))) machine.disk_bytes = *bytes;
+    machine.resident_bytes = ResidentBytes();
+    // Freed memory that the allocator keeps must not refuse anybody.
+    if (machine.resident_bytes && gate_.MemoryOver(*machine.resident_bytes)) {
+      ReturnFreeMemory();
+      machine.resident_bytes = ResidentBytes();
+    }
+    return machine;
   }
 
   void ReleaseLongLanes(const SourceConfig& source, Time now) {

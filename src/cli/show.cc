@@ -123,7 +123,8 @@ void Attempts(Page& page, const boost::json::array& attempts) {
                {"WHAT", false, true, 3}});
   for (const value& attempt : attempts) {
     std::string outcome = Text(attempt, "outcome");
-    std::string shown = outcome.empty() ? "no answer" : outcome;
+    std::string none = Text(attempt, "code") == "deferred" ? "deferred" : "no answer";
+    std::string shown = outcome.empty() ? none : outcome;
     if (Flag(attempt, "late")) shown += " (late)";
     if (Number(attempt, "replay_id") > 0) shown += " (replay " + Text(attempt, "replay_id") + ")";
     bool good = outcome == "applied" || outcome == "already_applied" || outcome == "not_applicable";

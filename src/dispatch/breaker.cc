@@ -29,7 +29,7 @@ bool Breaker::Ended(bool probe, bool target_failed, Time now, double unit) {
       Open(now, unit);
       return true;
     }
-    *this = Breaker();
+    *this = Breaker(limits_);
     return false;
   }
   if (state_ != State::closed) return false;
@@ -39,7 +39,8 @@ bool Breaker::Ended(bool probe, bool target_failed, Time now, double unit) {
   next_ = (next_ + 1) % kWindow;
   seen_ = std::min(seen_ + 1, kWindow);
   const auto failures = static_cast<std::size_t>(std::ranges::count(failed_, true));
-  if (in_a_row_ < kInARow && (seen_ < kWindow || failures * 2 < kWindow)) return false;
+  const bool too_many = seen_ == kWindow && failures * 100 >= kWindow * static_cast<std::size_t>(limits_.percent);
+  if (in_a_row_ < limits_.in_a_row && !too_many) return false;
   Open(now, unit);
   return true;
 }
@@ -55,7 +56,7 @@ void Breaker::Open(Time now, double unit) {
   failed_.fill(false);
   seen_ = 0;
   next_ = 0;
-  const Duration base = std::min(kFirstOpen * (1 << std::min(openings_, 10)), kLongestOpen);
+  const Duration base = std::min(limits_.first_open * (1 << std::min(openings_, 10)), limits_.longest_open);
   ++openings_;
   opened_at_ = now;
   retry_at_ = now + Duration(static_cast<Duration::rep>(static_cast<double>(base.count()) * (0.5 + unit)));

@@ -16,15 +16,21 @@ namespace dlo::dispatch {
 /// the handler's word on one event and does not count.
 [[nodiscard]] bool IsTargetFailure(const Outcome& outcome);
 
+struct BreakerLimits {
+  int in_a_row = 10;                               // failures that open it
+  int percent = 50;                                // or this share of the last kWindow attempts
+  Duration first_open = std::chrono::seconds(30);  // then doubling
+  Duration longest_open = std::chrono::minutes(5);
+};
+
 class Breaker {
  public:
   enum class State : unsigned char { closed = 0, half_open = 1, open = 2 };
 
-  static constexpr int kInARow = 10;                                // failures that open it
-  static constexpr std::size_t kWindow = 20;                        // or half of the last so many
-  static constexpr Duration kFirstOpen = std::chrono::seconds(30);  // then doubling
-  static constexpr Duration kLongestOpen = std::chrono::minutes(5);
+  static constexpr std::size_t kWindow = 20;
   static constexpr int kUnlimited = std::numeric_limits<int>::max();
+
+  explicit Breaker(const BreakerLimits& limits = {}) : limits_(limits) {}
 
   /// How many attempts may be claimed now: kUnlimited when closed, 1 when a probe is due, else 0.
   [[nodiscard]] int Permits(Time now) const;
@@ -42,6 +48,7 @@ class Breaker {
  private:
   void Open(Time now, double unit);
 
+  BreakerLimits limits_;
   State state_ = State::closed;
   int in_a_row_ = 0;
   std::array<bool, kWindow> failed_{};

@@ -36,7 +36,8 @@ Duration WaitAfter(const Outcome& outcome, const Policy& policy, int tries, doub
   const double jitter = std::clamp(policy.jitter, 0.0, 1.0);
   const double factor = 1.0 - jitter + 2.0 * jitter * unit;
   const Duration wait(static_cast<Duration::rep>(static_cast<double>(base.count()) * factor));
-  const Duration floor = std::clamp(outcome.retry_after.value_or(Duration(0)), Duration(0), kRetryAfterCap);
+  const Duration most = std::clamp(policy.retry_after_max, Duration(0), kLongestWait);
+  const Duration floor = std::clamp(outcome.retry_after.value_or(Duration(0)), Duration(0), most);
   return std::max(wait, floor);
 }
 

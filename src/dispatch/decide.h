@@ -12,12 +12,12 @@ namespace dlo::dispatch {
 
 inline constexpr int kPoisonCap = 5;  // failed replays (S1)
 inline constexpr int kCrashCap = 3;   // workers that died in one dispatch
-inline constexpr Duration kRetryAfterCap = std::chrono::hours(1);
 
 struct Policy {
   std::vector<Duration> retry;  // 1 first try + these
   double jitter = 0.5;
   OnPark on_park = OnPark::release;
+  Duration retry_after_max = std::chrono::hours(1);
 };
 
 /// `unit` in [0,1) draws the jitter. `now` is when the attempt ended.

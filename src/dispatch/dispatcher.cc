@@ -12,6 +12,7 @@
 namespace dlo::dispatch {
 namespace {
 
+constexpr int kMaxRunning = 64;
 constexpr Duration kShortestLease = std::chrono::seconds(60);
 constexpr Duration kLeaseMargin = std::chrono::seconds(30);  // a lease outlives the target's own deadline by this
 constexpr Duration kDrainRetry = std::chrono::milliseconds(100);
@@ -29,8 +30,13 @@ Dispatcher::State::State(const Config& config, DispatcherDeps d) : deps(d) {
     TargetState& made = targets.emplace_back();
     made.name = target.name;
     made.target = MakeTarget(target, deps.http, deps.clock);
+    made.breaker =
+        Breaker({target.breaker_failures, target.breaker_percent, target.breaker_open, target.breaker_open_max});
+    made.budget = RetryBudget(target.retry_budget_percent, target.retry_budget_min);
+    max_running = std::max(max_running, made.target->capacity());
     if (target.type == TargetType::http) lease.length = std::max(lease.length, target.timeout + kLeaseMargin);
   }
+  max_running = config.dispatch.max_running > 0 ? config.dispatch.max_running : std::max(max_running, kMaxRunning);
   for (const SourceConfig& source : config.sources) {
     const auto found = target_index.find(source.target);
     if (found == target_index.end()) {
@@ -46,7 +52,7 @@ Dispatcher::State::State(const Config& config, DispatcherDeps d) : deps(d) {
     SourceState& made = sources.emplace_back();
     made.name = source.name;
     made.target = found->second;
-    made.policy = {target.retry, target.jitter, source.on_park};
+    made.policy = {target.retry, target.jitter, source.on_park, target.retry_after_max};
     made.notify_within = source.notify_within;
   }
   view = std::make_shared<View>(std::move(target_names), std::move(source_names));

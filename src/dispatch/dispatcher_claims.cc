@@ -10,6 +10,11 @@
 #include "dispatch/shares.h"
 
 namespace dlo::dispatch {
+namespace {
+
+constexpr Duration kBudgetWordEvery = std::chrono::minutes(1);
+
+}  // namespace
 
 void Dispatcher::State::NoteDue(Time now) {
   const bool all = now >= next_ask;
@@ -23,13 +28,23 @@ bool Dispatcher::State::CanAsk(const SourceState& source, Time now) const {
   return source.may_have_work && (!source.systemic.paused() || source.systemic.ProbeDue(now));
 }
 
+int Dispatcher::State::Places(const TargetState& target, int wanted, Time now) const {
+  const int own = std::min(target.target->capacity() - target.running, target.breaker.Permits(now));
+  const int in_all = max_running - static_cast<int>(runs.size()) - wanted;
+  // Targets that hang hold their places; the others must not wait for them.
+  return std::min(own, std::max(in_all, target.running == 0 ? 1 : 0));
+}
+
 void Dispatcher::State::MakeWants(Time now) {
   next.wants.clear();
   next.want_sources.clear();
   if (draining) return;
   std::vector<Share> shares;
-  for (TargetState& target : targets) {
-    const int free = std::min(target.target->capacity() - target.running, target.breaker.Permits(now));
+  int wanted = 0;
+  const std::size_t first = next_target++;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    TargetState& target = targets[(first + i) % targets.size()];
+    const int free = Places(target, wanted, now);
     if (free <= 0) continue;
     shares.clear();
     for (const std::size_t index : target.sources) {
@@ -39,6 +54,7 @@ void Dispatcher::State::MakeWants(Time now) {
     SplitFairly(free, target.next_start++, shares);
     for (const Share& share : shares) {
       if (share.share == 0) continue;
+      wanted += share.share;
       next.wants.push_back({sources[share.source].name, target.name, share.share});
       next.want_sources.push_back(share.source);
     }
@@ -114,6 +130,35 @@ void Dispatcher::State::NoteApplied(const Batch& batch, const std::vector<ApplyS
   }
 }
 
+bool Dispatcher::State::WithinBudget(const SourceState& source, TargetState& target, const RunContext& run, Time now) {
+  if (run.tries <= 1) {
+    target.budget.First(now);
+    return true;
+  }
+  // A probe is paced by its breaker; put off, it would keep the target closed.
+  if (target.breaker.state() != Breaker::State::closed || source.systemic.ProbeDue(now)) {
+    target.budget.Force(now);
+    return true;
+  }
+  return target.budget.Take(now);
+}
+
+// It was claimed before it could be known for a retry: to leave it out of the claim, the store would have to step over
+// all that wait for the budget, each time. So it goes back at once, uncounted, and falls due when the budget has room.
+void Dispatcher::State::Defer(SourceState& source, const RunContext& run, Time now) {
+  TargetState& target = targets[source.target];
+  const Time due = target.budget.Defer(now);
+  hand_back.push_back({run.id, run.token, due});
+  source.due = source.due ? std::min(*source.due, due) : due;
+  figures->Deferred(source.target);
+  if (now < target.next_budget_word) return;
+  target.next_budget_word = now + kBudgetWordEvery;
+  log::Warn("retries_deferred",
+            {{"target", target.name},
+             {"why", "retries are over their share of the first calls"},
+             {"do", "see what the handler fails at; target.retry_budget_percent and retry_budget_min set the share"}});
+}
+
 /// Ours from here on: counted, renewed, and handed back if they cannot be started.
 void Dispatcher::State::NoteClaimed(std::vector<store::Claimed> events, Time lease_until, Time now) {
   for (store::Claimed& event : events) {
@@ -124,6 +169,10 @@ void Dispatcher::State::NoteClaimed(std::vector<store::Claimed> events, Time lea
     }
     SourceState& source = sources[found->second];
     TargetState& target = targets[source.target];
+    if (!WithinBudget(source, target, event.run, now)) {
+      Defer(source, event.run, now);
+      continue;
+    }
     Run run{.context = event.run, .source = found->second, .lease_until = lease_until};
     run.breaker_probe = target.breaker.Claimed(now);
     if (source.systemic.ProbeDue(now)) {
@@ -192,13 +241,13 @@ void Dispatcher::State::DropClaimed() {
 bool Dispatcher::State::MoreNow(Time now) const {
   if (draining) return false;
   return std::ranges::any_of(targets, [&](const TargetState& target) {
-    if (std::min(target.target->capacity() - target.running, target.breaker.Permits(now)) <= 0) return false;
+    if (Places(target, 0, now) <= 0) return false;
     return std::ranges::any_of(target.sources, [&](std::size_t index) { return CanAsk(sources[index], now); });
   });
 }
 
 Time Dispatcher::State::NextTime(Time now) const {
-  if (!exchanging && (!next.finished.empty() || MoreNow(now))) return now;
+  if (!exchanging && (!next.finished.empty() || !hand_back.empty() || MoreNow(now))) return now;
   // What is overdue here waits for something else (work, a place), which wakes the loop; it must hide no later time.
   Time at = now + kAskEvery;
   const auto not_after = [&](Time time) {

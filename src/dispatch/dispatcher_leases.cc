@@ -117,8 +117,8 @@ void Dispatcher::State::RescueOne(const RunContext& context, Time now) {
   }
   // Its source is not configured any more; it waits, with everybody's budget, until it is again.
   const TargetConfig defaults;
-  next.finished.push_back(
-      Decide(outcome, {defaults.retry, defaults.jitter, OnPark::release}, context, now, deps.random.Unit()));
+  next.finished.push_back(Decide(outcome, {defaults.retry, defaults.jitter, OnPark::release, defaults.retry_after_max},
+                                 context, now, deps.random.Unit()));
   next.finished_of.push_back(context.source);
 }
 

@@ -15,6 +15,7 @@
 #include "dispatch/dispatcher.h"
 #include "dispatch/figures.h"
 #include "dispatch/mailbox.h"
+#include "dispatch/retry_budget.h"
 #include "dispatch/systemic.h"
 #include "dispatch/target.h"
 
@@ -41,6 +42,8 @@ struct TargetState {
   std::string name;
   std::unique_ptr<Target> target;
   Breaker breaker;
+  RetryBudget budget{0, 0};
+  Time next_budget_word{};  // in the log
   int running = 0;
   std::vector<std::size_t> sources;
   std::size_t next_start = 0;  // of the fair split
@@ -72,6 +75,8 @@ struct Dispatcher::State {
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
   std::vector<SourceState> sources;
   std::vector<TargetState> targets;
+  int max_running = 0;          // of all targets
+  std::size_t next_target = 0;  // whose turn it is to ask first
   std::map<std::string, std::size_t, std::less<>> source_index;
   std::shared_ptr<View> view;
   std::optional<Figures> figures;
@@ -84,7 +89,7 @@ struct Dispatcher::State {
   std::optional<Error> failed;             // it, not yet told
   std::vector<store::Claimed> claimed;     // in `runs`, not yet started
   std::vector<std::uint64_t> claimed_run;  // one for one
-  std::vector<store::LeaseRef> hand_back;  // claimed and never judged; kept like `next`
+  std::vector<store::LeaseRef> hand_back;  // claimed and never judged, or deferred; kept like `next`
   std::vector<store::LeaseRef> put_off;    // likewise, unreadable just now
 
   bool opened = false;
@@ -109,10 +114,15 @@ struct Dispatcher::State {
   void Exchanged(Result<store::ExchangeResult> result, Time now);
   void NoteApplied(const Batch& batch, const std::vector<ApplyStatus>& applied);
   void NoteClaimed(std::vector<store::Claimed> events, Time lease_until, Time now);
+  [[nodiscard]] static bool WithinBudget(const SourceState& source, TargetState& target, const RunContext& run,
+                                         Time now);
+  void Defer(SourceState& source, const RunContext& run, Time now);
   void StartClaimed(Time now);
   void StartOne(std::uint64_t number, store::Claimed event, Time now);
   void DropClaimed();
   Run EndRun(std::uint64_t number);
+  /// How many more may be claimed for it, when `wanted` are already asked for.
+  [[nodiscard]] int Places(const TargetState& target, int wanted, Time now) const;
   [[nodiscard]] bool CanAsk(const SourceState& source, Time now) const;
   [[nodiscard]] bool MoreNow(Time now) const;
   [[nodiscard]] Time NextTime(Time now) const;

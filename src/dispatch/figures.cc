@@ -59,6 +59,9 @@ Figures::Figures(Metrics& metrics, const std::shared_ptr<const View>& view)
           &metrics.counter("dlo_attempts_total", "attempts that ended",
                            {{"target", target}, {"outcome", std::string(Name(static_cast<OutcomeKind>(kind)))}});
     }
+    of.deferred = &metrics.counter("dlo_retries_deferred_total",
+                                   "retries that were put off, uncounted: the target's retry budget was spent",
+                                   {{"target", target}});
     of.seconds = &metrics.histogram("dlo_attempt_seconds", "how long the handler took", {{"target", target}});
   }
   RegisterGauges(metrics, view);

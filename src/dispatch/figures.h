@@ -50,12 +50,14 @@ class Figures {
   void Took(std::size_t target, Duration took);
   void DeadLettered(const std::string& source, FailureClass failure_class);
   void Replayed(ReplayResult result);
+  void Deferred(std::size_t target) { targets_[target].deferred->Add(); }
   void Late() { late_.Add(); }
 
  private:
   struct OfTarget {
     std::array<Counter*, 8> attempts{};
     Histogram* seconds = nullptr;
+    Counter* deferred = nullptr;
   };
   Metrics& metrics_;
   std::vector<OfTarget> targets_;

@@ -220,6 +220,8 @@ HttpTarget::HttpTarget(const TargetConfig& config, HttpClient& http, Clock& cloc
       connect_timeout_(config.connect_timeout),
       allow_private_(config.allow_private),
       concurrency_(config.concurrency),
+      max_header_bytes_(config.max_answer_header_bytes),
+      max_body_bytes_(config.max_answer_body_bytes),
       http_(http),
       clock_(clock) {
   if (config.signing_secret.empty()) return;
@@ -252,6 +254,8 @@ void HttpTarget::Start(Delivery delivery, Done done) {
   request.timeout = timeout_;
   request.connect_timeout = connect_timeout_;
   request.allow_private = allow_private_;
+  request.max_header_bytes = max_header_bytes_;
+  request.max_body_bytes = max_body_bytes_;
   http_.Start(std::move(request),
               [name = name_, done = std::move(done), &clock = clock_](const HttpResponse& response) mutable {
                 const Time at = clock.Now();

@@ -24,6 +24,7 @@ class HttpTarget final : public Target {
   const Duration timeout_, connect_timeout_;
   const bool allow_private_;
   const int concurrency_;
+  const std::size_t max_header_bytes_, max_body_bytes_;
   HttpClient& http_;
   Clock& clock_;
   std::optional<intake::Signer> signer_;  // nullopt = not signed

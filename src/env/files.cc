@@ -217,4 +217,10 @@ Result<std::uint64_t> RealFiles::FreeBytes(const std::string& path) {
   return std::uint64_t{info.f_bavail} * info.f_frsize;
 }
 
+Result<std::uint64_t> RealFiles::TotalBytes(const std::string& path) {
+  struct statvfs info{};
+  if (statvfs(path.c_str(), &info) != 0) return SystemError("ask for the size of the disk at", path, errno);
+  return std::uint64_t{info.f_blocks} * info.f_frsize;
+}
+
 }  // namespace dlo

@@ -49,6 +49,8 @@ class Files {
   virtual Result<std::unique_ptr<File>> Lock(const std::string& path) = 0;
   /// Bytes free for us on the file system of `path`.
   virtual Result<std::uint64_t> FreeBytes(const std::string& path) = 0;
+  /// Its size, free or not.
+  virtual Result<std::uint64_t> TotalBytes(const std::string& path) = 0;
 };
 
 class RealFiles final : public Files {
@@ -62,6 +64,7 @@ class RealFiles final : public Files {
   [[nodiscard]] bool Exists(const std::string& path) const override;
   Result<std::unique_ptr<File>> Lock(const std::string& path) override;
   Result<std::uint64_t> FreeBytes(const std::string& path) override;
+  Result<std::uint64_t> TotalBytes(const std::string& path) override;
 };
 
 }  // namespace dlo

@@ -233,6 +233,11 @@ Result<std::uint64_t> MemoryFiles::FreeBytes(const std::string&) {
   return capacity_ > used ? capacity_ - used : 0;
 }
 
+Result<std::uint64_t> MemoryFiles::TotalBytes(const std::string&) {
+  const std::lock_guard lock(mutex_);
+  return capacity_;
+}
+
 void MemoryFiles::EndProcess() {
   ++generation_;
   dead_ = false;

@@ -31,6 +31,7 @@ class MemoryFiles final : public Files {
   [[nodiscard]] bool Exists(const std::string& path) const override;
   Result<std::unique_ptr<File>> Lock(const std::string& path) override;
   Result<std::uint64_t> FreeBytes(const std::string& path) override;
+  Result<std::uint64_t> TotalBytes(const std::string& path) override;  // the capacity
 
   /// What was not synced is lost in part: of each file, every 512-byte sector written since its last Sync survives or
   /// not by chance, its size is the old or the new one; of each folder, a beginning of the changes since its last

@@ -69,7 +69,7 @@ std::expected<boost::json::object, Response> ParseBody(const RequestHead& head, 
 
 AdminApi::AdminApi(AdminDeps deps)
     : deps_(std::move(deps)),
-      auth_(deps_.store, deps_.clock, deps_.bootstrap_token),
+      auth_(deps_.store, deps_.clock, deps_.bootstrap_token, deps_.bad_tokens_per_minute),
       routes_(AllRoutes()),
       store_lane_(kStoreThreads, kMaxWaiting),
       wait_lane_(1, 0) {
@@ -123,7 +123,7 @@ std::expected<Admission, Response> AdminApi::Begin(RequestHead& head) {
   }
   if (auto actor = Authorize(*route, head); !actor) return std::unexpected(std::move(actor.error()));
   head.route = route;
-  return Admission{.max_body = kMaxBody, .answer_within = std::nullopt};
+  return Admission{.max_body = deps_.max_body, .answer_within = std::nullopt};
 }
 
 void AdminApi::Handle(RequestHead head, std::string body, Responder respond) {

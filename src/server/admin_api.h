@@ -21,8 +21,6 @@ class AdminApi final : public Handler {
   std::expected<Admission, Response> Begin(RequestHead& head) override;
   void Handle(RequestHead head, std::string body, Responder respond) override;
 
-  static constexpr std::size_t kMaxBody = 256 * 1024;
-
  private:
   const Route* FindRoute(const RequestHead& head, std::vector<std::string>* params, std::string* allowed) const;
   std::expected<Actor, Response> Authorize(const Route& route, const RequestHead& head);

@@ -151,13 +151,14 @@ Response Refusal(int status) {
       response = Problem(413, "body_too_large", "The body is larger than this address accepts.");
       break;
     case 414:
-      response = Problem(414, "request_line_too_long", "The request line is longer than 8 KiB.");
+      response = Problem(414, "request_line_too_long", "The request line is longer than this server takes.");
       break;
     case 417:
       response = Problem(417, "expectation_failed", "Only `Expect: 100-continue` is understood.");
       break;
     case 431:
-      response = Problem(431, "headers_too_large", "The header fields exceed 16 KiB in all, or 100 fields.");
+      response =
+          Problem(431, "headers_too_large", "The header fields are larger together, or more, than this server takes.");
       break;
     case 500:
       response = Problem(500, "internal", "The request could not be handled; the server's log has more.");

@@ -10,7 +10,6 @@
 namespace dlo::server {
 namespace {
 
-constexpr int kGuessesAMinute = 5;
 constexpr std::size_t kMaxAddresses = 10'000;
 constexpr Duration kMinute = std::chrono::minutes(1);
 constexpr std::array<std::string_view, 3> kRoles = {"viewer", "operator", "admin"};
@@ -48,8 +47,11 @@ std::string HashToken(std::string_view token) {
   return HexEncode(Sha256(token));
 }
 
-Authenticator::Authenticator(store::Access& access, Clock& clock, std::string_view bootstrap)
-    : access_(access), clock_(clock), bootstrap_hash_(bootstrap.empty() ? std::string() : HashToken(bootstrap)) {}
+Authenticator::Authenticator(store::Access& access, Clock& clock, std::string_view bootstrap, int bad_per_minute)
+    : access_(access),
+      clock_(clock),
+      bootstrap_hash_(bootstrap.empty() ? std::string() : HashToken(bootstrap)),
+      bad_per_minute_(bad_per_minute) {}
 
 Result<void> Authenticator::Refresh() {
   const auto tokens = access_.Tokens();
@@ -79,23 +81,25 @@ std::expected<Identity, Response> Authenticator::Identify(const RequestHead& hea
   const std::lock_guard lock(mutex_);
   if (!bootstrap_hash_.empty() && hash == bootstrap_hash_) return Identity{"bootstrap", Role::admin};
   if (const auto known = by_hash_.find(hash); known != by_hash_.end()) return known->second;
-  if (!MayGuess(head.remote)) {
-    Response response = Problem(429, "too_many_bad_tokens", "Five unknown tokens came from this address in a minute.");
-    response.headers.push_back({"Retry-After", "60"});
+  if (const Duration wait = WaitOf(head.remote); wait > Duration(0)) {
+    Response response = Problem(429, "too_many_bad_tokens", "Too many unknown tokens came from this address.");
+    response.headers.push_back({"Retry-After", std::to_string(std::chrono::ceil<std::chrono::seconds>(wait).count())});
     return std::unexpected(std::move(response));
   }
   return std::unexpected(Unauthorized("The token is unknown or revoked."));
 }
 
-bool Authenticator::MayGuess(const std::string& address) {
+Duration Authenticator::WaitOf(const std::string& address) {
   const Duration now = clock_.Monotonic();
   if (guesses_.size() >= kMaxAddresses) {
     std::erase_if(guesses_, [now](const auto& entry) { return now - entry.second.since >= kMinute; });
-    if (guesses_.size() >= kMaxAddresses && !guesses_.contains(address)) return false;
+    if (guesses_.size() >= kMaxAddresses && !guesses_.contains(address)) return kMinute;
   }
   Guesses& guesses = guesses_[address];
   if (guesses.count == 0 || now - guesses.since >= kMinute) guesses = {now, 0};
-  return ++guesses.count <= kGuessesAMinute;
+  if (guesses.count >= bad_per_minute_) return guesses.since + kMinute - now;
+  ++guesses.count;
+  return Duration(0);
 }
 
 }  // namespace dlo::server

@@ -34,21 +34,24 @@ struct Identity {
 /// each change, so a revoked one is refused at once.
 class Authenticator {
  public:
-  /// `bootstrap`: a token from the environment, role admin, for the first start; empty = none.
-  Authenticator(store::Access& access, Clock& clock, std::string_view bootstrap);
+  /// `bootstrap`: a token from the environment, role admin, for the first start; empty = none. `bad_per_minute` unknown
+  /// tokens may come from one address.
+  Authenticator(store::Access& access, Clock& clock, std::string_view bootstrap, int bad_per_minute);
   Result<void> Refresh();
 
-  /// Who the bearer token names; else the answer: 401, or 429 after five unknown tokens a minute from one address. A
-  /// known token is taken all the same: it has 256 bits, and a noisy neighbour behind the same proxy must not lock
-  /// people out.
+  /// Who the bearer token names; else the answer: 401, or 429 until the minute is over once too many unknown tokens
+  /// came from that address. A known token is taken all the same: it has 256 bits, and a noisy neighbour behind the
+  /// same proxy must not lock people out.
   std::expected<Identity, Response> Identify(const RequestHead& head);
 
  private:
-  bool MayGuess(const std::string& address);
+  /// How long the address must wait; 0 = it may be told that the token is unknown.
+  Duration WaitOf(const std::string& address);
 
   store::Access& access_;
   Clock& clock_;
   const std::string bootstrap_hash_;
+  const int bad_per_minute_;
   std::mutex mutex_;
   std::unordered_map<std::string, Identity> by_hash_;
   struct Guesses {

@@ -19,8 +19,8 @@ using Text = boost::beast::string_view;
 // receipt keeps the order in which they came.
 class HeadParser final : public http::basic_parser<true> {
  public:
-  explicit HeadParser(RequestHead& head) : head_(head) {
-    header_limit(kMaxRequestLine + kMaxHeaderBytes + 16);
+  HeadParser(RequestHead& head, std::size_t length) : head_(head) {
+    header_limit(static_cast<std::uint32_t>(length) + 16);  // the scanner has judged it
     body_limit(boost::none);
   }
   [[nodiscard]] int version() const { return version_; }
@@ -102,8 +102,8 @@ HeadScanner::Verdict HeadScanner::Refuse(int status) {
 }
 
 HeadScanner::Verdict HeadScanner::CheckSizes(std::size_t end) {
-  if (lines_ == 0) return end > kMaxRequestLine ? Refuse(414) : Verdict::more;
-  if (end - fields_start_ > kMaxHeaderBytes || lines_ - 1 > kMaxHeaderFields) return Refuse(431);
+  if (lines_ == 0) return end > limits_.request_line ? Refuse(414) : Verdict::more;
+  if (end - fields_start_ > limits_.header_bytes || lines_ - 1 > limits_.header_fields) return Refuse(431);
   return Verdict::more;
 }
 
@@ -128,7 +128,7 @@ HeadScanner::Verdict HeadScanner::Scan(std::string_view bytes) {
 
 std::expected<Framing, int> ParseHead(std::string_view raw, RequestHead& head) {
   head.headers.reserve(16);
-  HeadParser parser(head);
+  HeadParser parser(head, raw.size());
   ErrorCode error;
   parser.put(boost::asio::const_buffer(raw.data(), raw.size()), error);
   if (error && error != http::error::need_more) return std::unexpected(400);

@@ -12,23 +12,21 @@
 
 namespace dlo::server {
 
-inline constexpr std::size_t kMaxRequestLine = 8 * 1024;
-inline constexpr std::size_t kMaxHeaderBytes = 16 * 1024;  // all fields together
-inline constexpr int kMaxHeaderFields = 100;
-
 /// Finds the end of a head while its bytes arrive, each byte looked at once. Refuses as early as it can.
 class HeadScanner {
  public:
   enum class Verdict : unsigned char { more, complete, refused };
+  explicit HeadScanner(const HeadLimits& limits = {}) : limits_(limits) {}
   /// `bytes`: everything of this request so far; it may only grow between calls.
   Verdict Scan(std::string_view bytes);
   [[nodiscard]] std::size_t length() const { return line_start_; }  // complete: of the head with its empty line
   [[nodiscard]] int status() const { return status_; }              // refused: 400, 414 or 431
-  void Reset() { *this = HeadScanner(); }
+  void Reset() { *this = HeadScanner(limits_); }
 
  private:
   Verdict Refuse(int status);
   Verdict CheckSizes(std::size_t end);
+  HeadLimits limits_;
   std::size_t scanned_ = 0, line_start_ = 0, fields_start_ = 0;
   int lines_ = 0, status_ = 0;
 };

@@ -88,11 +88,19 @@ class Handler {
   virtual void Handle(RequestHead head, std::string body, Responder respond) = 0;
 };
 
+/// How large the head of a request may be.
+struct HeadLimits {
+  std::size_t request_line = 8 * 1024;
+  std::size_t header_bytes = 16 * 1024;  // all fields together
+  int header_fields = 100;
+};
+
 struct HttpOptions {
   int threads = 0;  // 0 = min(cores, 4)
   int max_connections = 1024;
-  int max_connections_per_address = 64;            // loopback is exempt
-  int max_requests = 1'000;                        // of one connection; the last answer closes it
+  int max_connections_per_address = 64;  // loopback is exempt
+  int max_requests = 1'000;              // of one connection; the last answer closes it
+  HeadLimits head;
   std::size_t body_bytes = std::size_t{64} << 20;  // of all requests that are not answered
   Duration handshake_deadline = std::chrono::seconds(10);
   Duration head_deadline = std::chrono::seconds(10);

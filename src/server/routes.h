@@ -34,6 +34,8 @@ struct AdminDeps {
   std::function<std::vector<dispatch::BreakerView>()> breakers;
   std::function<void(const std::string& source)> resumed;  // Dispatcher::Resumed
   std::string bootstrap_token;                             // DLO_ADMIN_TOKEN; empty = none
+  std::size_t max_body = 256 * 1024;
+  int bad_tokens_per_minute = 5;  // of one address
 };
 
 struct Call {

@@ -10,7 +10,6 @@ namespace dlo::server {
 namespace {
 
 constexpr std::size_t kFirstBuffer = 4 * 1024;
-constexpr std::size_t kMaxBuffer = kMaxRequestLine + kMaxHeaderBytes + 4 * 1024;
 constexpr std::size_t kMaxOneWrite = 4 * 1024;  // smaller bodies are written together with their head
 constexpr std::size_t kMaxDiscarded = 1024 * 1024;
 constexpr Duration kLinger = std::chrono::seconds(2);
@@ -19,7 +18,7 @@ constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 }  // namespace
 
 Session::Session(std::shared_ptr<IoThread> io, std::shared_ptr<Shared> shared, std::string remote)
-    : io_(std::move(io)), shared_(std::move(shared)), remote_(std::move(remote)) {
+    : io_(std::move(io)), shared_(std::move(shared)), remote_(std::move(remote)), scanner_(shared_->options.head) {
   in_.resize(kFirstBuffer);
 }
 
@@ -60,7 +59,8 @@ void Session::ReadMore() {
     begin_ = 0;
   }
   // The scanner refuses a head before it fills the largest buffer.
-  if (end_ == in_.size()) in_.resize(std::min(in_.size() * 2, kMaxBuffer));
+  const HeadLimits& head = shared_->options.head;
+  if (end_ == in_.size()) in_.resize(std::min(in_.size() * 2, head.request_line + head.header_bytes + kFirstBuffer));
   StartRead(boost::asio::buffer(in_.data() + end_, in_.size() - end_));
 }
 

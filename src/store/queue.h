@@ -37,6 +37,7 @@ struct Lease {
 struct LeaseRef {
   EventId id = 0;
   std::int64_t token = 0;
+  std::optional<Time> due;  // HandBack only: when this one falls due; the attempt is marked deferred
 };
 
 struct ExchangeRequest {
@@ -71,7 +72,8 @@ class Queue {
   virtual Result<std::vector<LeaseRef>> Renew(std::span<const LeaseRef> leases, Time until) = 0;
   /// Events whose lease ended before `now`, oldest first. The caller runs them through Decide and Exchange.
   virtual Result<std::vector<RunContext>> ExpiredLeases(Time now, int max) = 0;
-  /// Back to waiting, due at `due`, attempt not counted (its row stays, marked handed_back). Fenced as Exchange is.
+  /// Back to waiting, due at `due` or when its LeaseRef says; attempt not counted (its row stays, marked handed_back or
+  /// deferred). Fenced as Exchange is.
   virtual Result<int> HandBack(std::span<const LeaseRef> leases, Time due) = 0;
   /// At start of a store that one process owns: every lease is an earlier process's. Makes them all expired.
   virtual Result<int> ExpireAllLeases(Time now) = 0;

@@ -260,6 +260,31 @@ TEST_P(QueueTest, WhatIsHandedBackIsNotCounted) {
   EXPECT_EQ(again.run.tries, 1);
 }
 
+TEST_P(QueueTest, WhatIsPutOffFallsDueWhenItWasToldToAndItsFollowersWait) {
+  const Accepted accepted = Accept(MakeReceipt("evt_1", "sub_1"));
+  Accept(MakeReceipt("evt_2", "sub_1"));
+  Apply(Ended(ClaimOne(), State::waiting, Now()));
+  clock_.Advance(seconds(5));
+  const Claimed claimed = ClaimOne();
+  EXPECT_EQ(claimed.run.tries, 2);
+  const LeaseRef lease{claimed.run.id, claimed.run.token, Now() + seconds(40)};
+  EXPECT_EQ(store_->HandBack(std::span(&lease, 1), Now()), 1);
+  const Letter letter = Get(accepted.id);
+  EXPECT_EQ(letter.state, State::waiting);
+  EXPECT_EQ(letter.attempts, 1);
+  EXPECT_EQ(letter.tries, 1);
+  EXPECT_EQ(letter.due_at, Now() + seconds(40));
+  EXPECT_EQ(store_->Attempts(accepted.id)->at(0).code, "deferred");
+  EXPECT_THAT(Ids(Claim()), ElementsAre());
+  clock_.Advance(seconds(40) - Duration(1));
+  EXPECT_THAT(Ids(Claim()), ElementsAre());
+  Reopen();
+  clock_.Advance(Duration(1));
+  const Claimed again = ClaimOne();
+  EXPECT_EQ(again.run.id, accepted.id) << "and not the one behind it";
+  EXPECT_EQ(again.run.tries, 2);
+}
+
 TEST_P(QueueTest, AfterAStartEveryLeaseIsExpired) {
   Accept({MakeReceipt("a"), MakeReceipt("b"), MakeReceipt("c")});
   Claim(2);

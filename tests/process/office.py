@@ -170,11 +170,24 @@ class Office:
             sources = '[[source]]\nname = "stripe"\nscheme = "stripe"\nsecrets = ["env:STRIPE_SECRET"]\ntarget = "billing"\n'
         if "retry" not in target:
             target += '\nretry = ["100ms","100ms","100ms","100ms","100ms"]'
-        self.write_config(f'[store]\nurl = "sqlite:{self.folder}/data/dlo.db"\n[server]\nlisten = "127.0.0.1:{self.port}"\n'
+        # Shares of the disk are the machine's, not the tests'.
+        self.write_config(f'[store]\nurl = "sqlite:{self.folder}/data/dlo.db"\nmin_free_percent = 0\nwarn_free_percent = 0\n'
+                          f'[server]\nlisten = "127.0.0.1:{self.port}"\n'
                           f'{sources}\n[[target]]\nname = "billing"\nurl = "{url}"\nallow_private = true\n{target}\n')
 
     def write_config(self, text):
         (self.folder / "dlo.toml").write_text(text)
+
+    def configure(self, section, *lines):
+        """Adds settings to a section of the configuration, in place of those of the same name."""
+        names = [line.split(" =")[0] for line in lines]
+        out = []
+        for line in (self.folder / "dlo.toml").read_text().splitlines():
+            if line.split(" =")[0] not in names:
+                out.append(line)
+            if line == section:
+                out += lines
+        self.write_config("\n".join(out) + "\n")
 
     def launch(self, **env):
         with open(self.folder / "serve.log", "ab") as log:

@@ -60,17 +60,15 @@ class Limits(unittest.TestCase):
         self.assertIn('dlo_refused_total{source="flood"}', office.request("GET", "/metrics")[2].decode())
         self.assertEqual(office.difference(), 0)
 
-    @unittest.skipUnless(os.geteuid() == 0, "mounting a small disk takes root")
-    def test_a_full_disk_answers_503_loses_nothing_and_resumes_without_a_restart(self):
+    def small_disk(self, size):
+        """A folder with a file system of its own, and an office on it."""
         folder = pathlib.Path(tempfile.mkdtemp(prefix="dlo-small-disk-"))
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", folder], capture_output=True)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True)
         if mounted.returncode != 0:
             folder.rmdir()
             self.skipTest("no tmpfs can be mounted here")
         handler = Handler()
         office = Office(handler, folder=folder)
-        config = (folder / "dlo.toml").read_text()
-        office.write_config(config.replace("[server]", 'min_free = "1KiB"\n[server]', 1))
 
         def clean():
             office.close()
@@ -78,6 +76,37 @@ class Limits(unittest.TestCase):
             subprocess.run(["umount", "-l", folder], check=False)
             folder.rmdir()
         self.addCleanup(clean)
+        return folder, office
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounting a small disk takes root")
+    def test_a_disk_that_fills_is_warned_of_then_refuses_and_resumes(self):
+        folder, office = self.small_disk("400m")
+        # The journal takes 64 or 128 MiB: at least 67 % are free at first. Resumed is at 1.6 times 30, at 48 %.
+        office.configure("[store]", 'min_free = "1KiB"', "min_free_percent = 30", "warn_free_percent = 90")
+        office.start()
+
+        def level(want):
+            return f"\ndlo_disk_low {want}\n" in office.request("GET", "/metrics")[2].decode()
+        wait_for("less than 90 % are free", lambda: level(1))
+        self.assertIn("disk_filling", office.log())
+        office.stored(event("evt_before", subject="a"))
+        ballast = folder / "ballast"
+        with open(ballast, "wb") as file:
+            while os.statvfs(folder).f_bavail > os.statvfs(folder).f_blocks // 4:
+                file.write(b"x" * (1 << 20))
+        wait_for("less than 30 % are free", lambda: level(2))
+        status, answer, headers = deliver(office, event("evt_refused", subject="b"), "stripe")
+        self.assertEqual((status, answer["code"]), (503, "disk_low"))
+        self.assertTrue(5 <= int(headers["Retry-After"]) <= 60, headers)
+        ballast.unlink()
+        wait_for("enough is free again", lambda: level(1))
+        self.assertEqual(deliver(office, event("evt_refused", subject="b"), "stripe")[0], 200)
+        self.assertEqual(office.difference(), 0)
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounting a small disk takes root")
+    def test_a_full_disk_answers_503_loses_nothing_and_resumes_without_a_restart(self):
+        folder, office = self.small_disk("200m")
+        office.configure("[store]", 'min_free = "1KiB"')
         office.start()
         first = office.stored(event("evt_before", subject="s0"))
         ballast = folder / "ballast"

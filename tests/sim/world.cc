@@ -51,7 +51,7 @@ class SecondWorker final : public Worker {
   store::ExchangeDone done_;
 };
 
-Config TwoSources() {
+Config TwoSources(std::uint64_t seed) {
   Config config;
   SourceConfig loose;
   loose.name = "loose";
@@ -63,6 +63,7 @@ Config TwoSources() {
   TargetConfig target;
   target.name = "billing";
   target.url = "http://billing.example/hooks";
+  if (seed % 3 == 0) target.retry_budget_min = 0.05;  // so few retries that many are put off
   config.targets = {target};
   return config;
 }
@@ -77,7 +78,7 @@ World::World(Options options)
       files_(wrapped_files_ ? *wrapped_files_ : disk_),
       vfs_(files_, clock_, random_),
       billing_(clock_, random_),
-      config_(TwoSources()) {
+      config_(TwoSources(options_.seed)) {
   sqlite3_test_control(SQLITE_TESTCTRL_PRNG_SEED, static_cast<int>(options_.seed | 1), nullptr);
   billing_.on_start = [this](const Call& call) { CheckStart(call); };
   billing_.on_answer = [this](const Call& call) { CheckAnswer(call); };

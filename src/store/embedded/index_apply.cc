@@ -268,16 +268,15 @@ Result<int> HandBackLeases(IndexContext& context, std::span<const LeaseRef> leas
                 "WHERE id = ?1 AND state = 1 AND token = ?2")
             .Bind(1, lease.id)
             .Bind(2, lease.token)
-            .Bind(3, ToMicros(due))
+            .Bind(3, ToMicros(lease.due.value_or(due)))
             .Run();
     if (done) {
-      done =
-          context.db
-              .Prepare("UPDATE attempts SET finished_at = ?3, code = 'handed_back' WHERE event_id = ?1 AND number = ?2")
-              .Bind(1, lease.id)
-              .Bind(2, row->attempt_no)
-              .Bind(3, ToMicros(context.clock.Now()))
-              .Run();
+      done = context.db.Prepare("UPDATE attempts SET finished_at = ?3, code = ?4 WHERE event_id = ?1 AND number = ?2")
+                 .Bind(1, lease.id)
+                 .Bind(2, row->attempt_no)
+                 .Bind(3, ToMicros(context.clock.Now()))
+                 .Bind(4, lease.due ? "deferred" : "handed_back")
+                 .Run();
     }
     if (done) done = context.lanes.Settle(context.db, row->lane);
     if (!done) return std::unexpected(done.error());

@@ -50,6 +50,7 @@ class AnsweringEarly final : public Files {
   bool Exists(const std::string& path) const override { return disk_.Exists(path); }
   Result<std::unique_ptr<File>> Lock(const std::string& path) override { return disk_.Lock(path); }
   Result<std::uint64_t> FreeBytes(const std::string& path) override { return disk_.FreeBytes(path); }
+  Result<std::uint64_t> TotalBytes(const std::string& path) override { return disk_.TotalBytes(path); }
 
  private:
   class Unsynced final : public File {

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "app/config_file.h"
 
@@ -61,6 +63,8 @@ TEST(ConfigFile, ReadsWhatIsWrittenAndKeepsDefaults) {
   EXPECT_EQ(config->targets.at(0).retry,
             (std::vector<Duration>{std::chrono::seconds(5), std::chrono::milliseconds(250)}));
   EXPECT_EQ(config->targets.at(0).concurrency, 8);
+  EXPECT_EQ(config->server.max_memory, std::uint64_t{512} << 20);
+  EXPECT_EQ(Config().server.max_memory, 0U) << "an embedding program's memory is its own";
 }
 
 TEST(ConfigFile, LivemodeIsAPointerOrARule) {
@@ -127,6 +131,123 @@ TEST(ConfigFile, EveryMistakeIsNamedWithItsLine) {
     ASSERT_FALSE(config) << row.to;
     EXPECT_NE(config.error().message.find(row.want), std::string::npos) << row.to << "\n" << config.error().message;
   }
+}
+
+// Every limit that a file can set: read into its field, and refused outside its range with the setting's name.
+TEST(ConfigFile, EveryLimitIsReadAndItsRangeIsNamed) {
+  struct Row {
+    std::string section, key, good;
+    std::function<bool(const Config&)> taken;
+    std::string bad, want;
+  };
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  constexpr std::size_t kKiB = 1024;
+  const std::vector<Row> rows = {
+      {"[server]", "max_connections", "7", [](const Config& c) { return c.server.max_connections == 7; }, "0",
+       "server.max_connections must be a whole number from 1 to 100000"},
+      {"[server]", "max_connections_per_address", "7",
+       [](const Config& c) { return c.server.max_connections_per_address == 7; }, "0",
+       "server.max_connections_per_address must be a whole number from 1"},
+      {"[server]", "max_requests_per_connection", "7",
+       [](const Config& c) { return c.server.max_requests_per_connection == 7; }, "-1",
+       "server.max_requests_per_connection must be a whole number from 1"},
+      {"[server]", "max_request_line", "\"1KiB\"", [](const Config& c) { return c.server.max_request_line == kKiB; },
+       "\"1MiB\"", "server.max_request_line is 1MiB; it must be from 256 bytes to 64KiB"},
+      {"[server]", "max_header_bytes", "\"2KiB\"",
+       [](const Config& c) { return c.server.max_header_bytes == 2 * kKiB; }, "10",
+       "server.max_header_bytes is 10 bytes; it must be from 1KiB to 256KiB"},
+      {"[server]", "max_header_fields", "20", [](const Config& c) { return c.server.max_header_fields == 20; }, "9",
+       "server.max_header_fields must be a whole number from 10 to 1000"},
+      {"[server]", "handshake_deadline", "\"3s\"",
+       [](const Config& c) { return c.server.handshake_deadline == seconds(3); }, "\"0s\"",
+       "server.handshake_deadline is 0s; it must be from 100ms to 1h"},
+      {"[server]", "head_deadline", "\"3s\"", [](const Config& c) { return c.server.head_deadline == seconds(3); }, "3",
+       "server.head_deadline must be a duration"},
+      {"[server]", "body_deadline", "\"3s\"", [](const Config& c) { return c.server.body_deadline == seconds(3); },
+       "\"2h\"", "server.body_deadline is 2h; it must be from 100ms to 1h"},
+      {"[server]", "body_grace", "\"0s\"", [](const Config& c) { return c.server.body_grace == seconds(0); }, "\"2h\"",
+       "server.body_grace is 2h; it must be from 0s to 1h"},
+      {"[server]", "min_body_rate", "0", [](const Config& c) { return c.server.min_body_rate == 0; }, "\"1GiB\"",
+       "server.min_body_rate is 1GiB; it must be from 1 bytes to 100MiB, or 0 for no limit"},
+      {"[server]", "idle_deadline", "\"3s\"", [](const Config& c) { return c.server.idle_deadline == seconds(3); },
+       "\"1ms\"", "server.idle_deadline is 1ms; it must be from 100ms to 1h"},
+      {"[server]", "write_deadline", "\"3s\"", [](const Config& c) { return c.server.write_deadline == seconds(3); },
+       "\"1ms\"", "server.write_deadline is 1ms"},
+      {"[server]", "commit_deadline", "\"3s\"", [](const Config& c) { return c.server.commit_deadline == seconds(3); },
+       "\"2m\"", "server.commit_deadline is 2m; it must be from 100ms to 1m"},
+      {"[server]", "inflight_body_bytes", "\"2MiB\"",
+       [](const Config& c) { return c.server.inflight_body_bytes == 2048 * kKiB; }, "\"1MiB\"",
+       "server.inflight_body_bytes is less than max_body of source stripe"},
+      {"[server]", "max_admin_body", "\"64KiB\"", [](const Config& c) { return c.server.max_admin_body == 64 * kKiB; },
+       "\"1GiB\"", "server.max_admin_body is 1GiB; it must be from 1KiB to 32MiB"},
+      {"[server]", "bad_tokens_per_minute", "9", [](const Config& c) { return c.server.bad_tokens_per_minute == 9; },
+       "0", "server.bad_tokens_per_minute must be a whole number from 1 to 1000"},
+      {"[server]", "max_memory", "0", [](const Config& c) { return c.server.max_memory == 0; }, "4096",
+       "server.max_memory is 4KiB; it must be from 1MiB to 1024GiB, or 0 for no limit"},
+      {"[store]", "max_waiting", "9", [](const Config& c) { return c.store.max_waiting == 9; }, "0",
+       "store.max_waiting must be a whole number from 1"},
+      {"[store]", "min_free", "0", [](const Config& c) { return c.store.min_free == 0; }, "\"much\"",
+       "store.min_free must be a size"},
+      {"[store]", "min_free_percent", "2.5", [](const Config& c) { return c.store.min_free_percent == 2.5; }, "51",
+       "store.min_free_percent must be a number from 0 to 50"},
+      {"[store]", "warn_free_percent", "0", [](const Config& c) { return c.store.warn_free_percent == 0; }, "4",
+       "store.warn_free_percent (4) is less than store.min_free_percent (5)"},
+      {"[[target]]", "connect_timeout", "\"1s\"",
+       [](const Config& c) { return c.targets[0].connect_timeout == seconds(1); }, "\"0s\"",
+       "target billing: connect_timeout is 0s; it must be from 10ms to 10m"},
+      {"[[target]]", "timeout", "\"1s\"", [](const Config& c) { return c.targets[0].timeout == seconds(1); }, "\"1h\"",
+       "target billing: timeout must be from 100ms to 10m"},
+      {"[[target]]", "concurrency", "64", [](const Config& c) { return c.targets[0].concurrency == 64; }, "257",
+       "target.concurrency must be a whole number from 1 to 256"},
+      {"[[target]]", "retry_after_max", "\"90s\"",
+       [](const Config& c) { return c.targets[0].retry_after_max == seconds(90); }, "\"48h\"",
+       "target billing: retry_after_max is 2d; it must be from 0s to 1d"},
+      {"[[target]]", "retry_budget_percent", "20",
+       [](const Config& c) { return c.targets[0].retry_budget_percent == 20; }, "101",
+       "target.retry_budget_percent must be a number from 0 to 100"},
+      {"[[target]]", "retry_budget_min", "0.5", [](const Config& c) { return c.targets[0].retry_budget_min == 0.5; },
+       "-1", "target.retry_budget_min must be a number from 0 to 1000"},
+      {"[[target]]", "breaker_failures", "3", [](const Config& c) { return c.targets[0].breaker_failures == 3; }, "0",
+       "target.breaker_failures must be a whole number from 1 to 1000"},
+      {"[[target]]", "breaker_percent", "80", [](const Config& c) { return c.targets[0].breaker_percent == 80; }, "0",
+       "target.breaker_percent must be a whole number from 1 to 100"},
+      {"[[target]]", "breaker_open", "\"250ms\"",
+       [](const Config& c) { return c.targets[0].breaker_open == milliseconds(250); }, "\"6m\"",
+       "target billing: breaker_open_max is shorter than breaker_open"},
+      {"[[target]]", "breaker_open_max", "\"1h\"",
+       [](const Config& c) { return c.targets[0].breaker_open_max == seconds(3'600); }, "\"2d\"",
+       "target billing: breaker_open_max is 2d; it must be from 100ms to 1d"},
+      {"[[target]]", "max_answer_header_bytes", "\"8KiB\"",
+       [](const Config& c) { return c.targets[0].max_answer_header_bytes == 8 * kKiB; }, "0",
+       "target billing: max_answer_header_bytes is 0; it must be from 1KiB to 1MiB"},
+      {"[[target]]", "max_answer_body_bytes", "\"8KiB\"",
+       [](const Config& c) { return c.targets[0].max_answer_body_bytes == 8 * kKiB; }, "\"1KiB\"",
+       "target billing: max_answer_body_bytes is 1KiB; it must be from 4KiB to 16MiB"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.key);
+    const auto with = [&](const std::string& value) {
+      return Parse(With(row.section + "\n", row.section + "\n" + row.key + " = " + value + "\n"));
+    };
+    const auto good = with(row.good);
+    ASSERT_TRUE(good) << good.error().message;
+    EXPECT_TRUE(row.taken(*good));
+    const auto bad = with(row.bad);
+    ASSERT_FALSE(bad);
+    EXPECT_NE(bad.error().message.find(row.want), std::string::npos) << bad.error().message;
+  }
+}
+
+TEST(ConfigFile, TheTotalOfRunningAttemptsHoldsTheLargestTarget) {
+  const auto good = Parse("[dispatch]\nmax_running = 8\n" + kGood);
+  ASSERT_TRUE(good) << good.error().message;
+  EXPECT_EQ(good->dispatch.max_running, 8);
+  const auto bad = Parse("[dispatch]\nmax_running = 7\n" + kGood);
+  ASSERT_FALSE(bad);
+  EXPECT_NE(bad.error().message.find("target billing: concurrency 8 is more than dispatch.max_running 7"),
+            std::string::npos)
+      << bad.error().message;
 }
 
 TEST(ConfigFile, AllMistakesAreToldAtOnce) {

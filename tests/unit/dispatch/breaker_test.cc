@@ -30,6 +30,36 @@ TEST(Breaker, OpensAtTheTenthFailureInARow) {
   EXPECT_EQ(breaker.Permits(kStart), 0);
 }
 
+TEST(Breaker, OpensWhereItIsToldTo) {
+  const BreakerLimits limits{.in_a_row = 3, .percent = 25, .first_open = seconds(2), .longest_open = seconds(5)};
+  Breaker row(limits);
+  Fail(row, 2);
+  EXPECT_EQ(row.state(), Breaker::State::closed);
+  Fail(row, 1);
+  Time now = kStart;
+  for (const auto expected : {seconds(2), seconds(4), seconds(5), seconds(5)}) {
+    EXPECT_EQ(row.retry_at() - now, expected);
+    now = row.retry_at();
+    ASSERT_TRUE(row.Claimed(now));
+    row.Ended(true, true, now, kMiddle);
+  }
+  now = row.retry_at();
+  ASSERT_TRUE(row.Claimed(now));
+  row.Ended(true, false, now, kMiddle);
+  Fail(row, 3, now);
+  EXPECT_EQ(row.retry_at() - now, seconds(2)) << "its limits outlive a success";
+
+  Breaker share(limits);
+  Succeed(share, 15);
+  for (int i = 0; i < 2; ++i) {
+    Fail(share, 2);
+    EXPECT_EQ(share.state(), Breaker::State::closed) << "4 of 20";
+    Succeed(share, 1);
+  }
+  Fail(share, 1);
+  EXPECT_EQ(share.state(), Breaker::State::open) << "5 of 20";
+}
+
 TEST(Breaker, ASuccessBeginsTheRowAnew) {
   Breaker breaker;
   Fail(breaker, 9);

@@ -203,6 +203,16 @@ TEST(Decide, ACrashWaitsAsAnyRetryableFailure) {
   EXPECT_EQ(t.due_at, kNow + seconds(30));
 }
 
+TEST(Decide, ARetryAfterIsAFloorUpToTheTargetsOwnLimit) {
+  Outcome outcome = Of(retryable);
+  outcome.retry_after = hours(5);
+  for (const Duration most : {Duration(0), Duration(std::chrono::seconds(90)), Duration(hours(2))}) {
+    const Policy policy{{std::chrono::seconds(5)}, 0, OnPark::release, most};
+    EXPECT_EQ(Decide(outcome, policy, Live(1), kNow, 0).due_at,
+              kNow + std::max<Duration>(std::chrono::seconds(5), most));
+  }
+}
+
 TEST(Decide, OddConfiguredWaitsDoNotOverflow) {
   for (const Duration wait : {Duration::max(), Duration::min(), Duration(0)}) {
     const Transition t = Decide(Of(retryable), {{wait}, 1.0, OnPark::release}, Live(1), kNow, 0.999);

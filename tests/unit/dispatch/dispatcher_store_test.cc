@@ -231,6 +231,46 @@ TEST_F(DispatcherStoreTest, HandedBackAttemptsAreNotCounted) {
   EXPECT_EQ(figures->accounting_difference, 0);
 }
 
+TEST_F(DispatcherStoreTest, RetriesOverTheBudgetComeBackLaterAlsoAfterARestart) {
+  config.targets[0].retry = {seconds(5)};
+  config.targets[0].retry_budget_percent = 0;
+  config.targets[0].retry_budget_min = 0.05;  // 3 a minute
+  Restart();
+  std::vector<EventId> ids;
+  for (int i = 0; i < 8; ++i) ids.push_back(Accept("evt_" + std::to_string(i), "sub_" + std::to_string(i)));
+  WaitIndexed(8);
+  const auto answer_all = [&] {  // of the event, not of the target: no breaker opens
+    while (!http->calls.empty()) http->Answer(422, {{"Dlo-Outcome", "retryable"}});
+    Settle();
+  };
+  AdvanceAndSettle(seconds(5));
+  answer_all();
+  AdvanceAndSettle(seconds(5));
+  EXPECT_EQ(http->calls.size(), 3U);
+  answer_all();
+  EXPECT_EQ(http->started, 11);
+  const auto attempts = store->Attempts(ids.back());
+  ASSERT_TRUE(attempts.has_value());
+  EXPECT_EQ(attempts->at(0).code, "deferred");
+  EXPECT_EQ(Show(ids.back()).attempts, 1);
+  Restart();  // the promises are forgotten, the times are not
+  Settle();
+  EXPECT_TRUE(http->calls.empty());
+  int calls = 0;
+  for (int i = 0; i < 60 * 5; ++i) {
+    AdvanceAndSettle(seconds(1));
+    calls += static_cast<int>(http->calls.size());
+    answer_all();
+  }
+  EXPECT_EQ(calls, 5);
+  for (const EventId id : ids) {
+    EXPECT_EQ(Show(id).state, State::dead);
+    EXPECT_EQ(Show(id).failure_class, FailureClass::exhausted);
+    EXPECT_EQ(Show(id).attempts, 2) << "putting off used no attempt";
+  }
+  EXPECT_EQ(store->Read()->accounting_difference, 0);
+}
+
 TEST_F(DispatcherStoreTest, APauseIsStoredAndOutlivesARestart) {
   for (int i = 0; i < 60; ++i) Accept("evt_" + std::to_string(i));
   WaitIndexed(60);

@@ -115,7 +115,7 @@ class FakeQueue final : public store::Queue, public store::Sources {
       Row& row = rows[lease.id];
       if (row.state != State::running || row.run.token != lease.token) continue;
       row.state = State::waiting;
-      row.due = now;
+      row.due = lease.due.value_or(now);
       --row.run.tries;
       handed_back.insert(lease.id);
     }

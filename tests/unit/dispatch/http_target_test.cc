@@ -317,6 +317,8 @@ TEST(HttpTarget, SendsTheBodyWithoutACopyUnderItsSettings) {
   config.allow_private = true;
   config.timeout = seconds(11);
   config.connect_timeout = seconds(2);
+  config.max_answer_header_bytes = 2'000;
+  config.max_answer_body_bytes = 5'000;
   FakeHttp http;
   ManualClock clock(kNow);
   std::optional<Ended> ended;
@@ -333,6 +335,8 @@ TEST(HttpTarget, SendsTheBodyWithoutACopyUnderItsSettings) {
   EXPECT_TRUE(request.allow_private);
   EXPECT_EQ(request.timeout, seconds(11));
   EXPECT_EQ(request.connect_timeout, seconds(2));
+  EXPECT_EQ(request.max_header_bytes, 2'000U);
+  EXPECT_EQ(request.max_body_bytes, 5'000U);
   EXPECT_EQ(delivery.receipt.use_count(), 2) << "held until the answer";
   http.Answer(200);  // after the target is gone
   ASSERT_TRUE(ended && ended->outcome);

@@ -169,6 +169,7 @@ TEST(RealFilesTest, MakesFoldersOfAnyDepthAndIsContentWithThoseThere) {
   ASSERT_TRUE(files.Open(folder / "file", OpenMode::create_new));
   EXPECT_FALSE(files.MakeFolders(folder / "file/below"));
   EXPECT_GT(files.FreeBytes(folder.path()).value(), 0U);
+  EXPECT_GE(files.TotalBytes(folder.path()).value(), files.FreeBytes(folder.path()).value());
 }
 
 TEST(RealFilesTest, FullDiskIsToldApartFromAFailingOne) {

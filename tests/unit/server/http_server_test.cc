@@ -402,6 +402,49 @@ TEST_F(HttpServerTest, ABodyThatDripsIsCutOff) {
   EXPECT_EQ(echo.handled, 0);
 }
 
+TEST_F(HttpServerTest, AClientThatNeverReadsIsCut) {
+  HttpOptions options;
+  options.max_requests = 1'000'000;
+  options.write_deadline = std::chrono::milliseconds(100);
+  Serve(options);
+  RawClient client(server->port());
+  const std::string request = "GET /" + std::string(4'000, 'a') + " HTTP/1.1\r\nHost: a\r\n\r\n";
+  while (client.Send(request)) {  // until the answers fill what the kernel holds, and the server gives up
+  }
+  EXPECT_NE(errno, EAGAIN) << "nobody closed it";
+  while (server->connections() > 0) std::this_thread::yield();
+}
+
+TEST_F(HttpServerTest, TheLimitsOfAHeadAreSettings) {
+  HttpOptions options;
+  options.head = {.request_line = 300, .header_bytes = 1'000, .header_fields = 10};
+  Serve(options);
+  const auto fields = [](int count, std::size_t length) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += "x: " + std::string(length, 'y') + "\r\n";
+    return out;
+  };
+  const auto line = [](std::size_t length) { return "GET /" + std::string(length - 16, 'a') + " HTTP/1.1\r\n"; };
+  const struct {
+    std::string name, bytes;
+    int status;
+  } rows[] = {
+      {"line at the limit", line(300) + "Host: a\r\n\r\n", 200},
+      {"line over it", line(301) + "Host: a\r\n\r\n", 414},
+      {"fields at their number", line(20) + "Host: a\r\n" + fields(9, 1) + "\r\n", 200},
+      {"one field more", line(20) + "Host: a\r\n" + fields(10, 1) + "\r\n", 431},
+      {"fields at their size", line(20) + "Host: a\r\n" + fields(1, 1'000 - 9 - 5 - 2) + "\r\n", 200},
+      {"one byte more", line(20) + "Host: a\r\n" + fields(1, 1'000 - 9 - 5 - 1) + "\r\n", 431},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    RawClient client(server->port());
+    client.Send(row.bytes);
+    client.ReadUntil(row.status == 200 ? "[]" : "}");
+    EXPECT_EQ(client.status(), row.status) << client.received();
+  }
+}
+
 TEST_F(HttpServerTest, TheLastRequestOfAConnectionClosesIt) {
   HttpOptions options;
   options.max_requests = 3;

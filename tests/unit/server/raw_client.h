@@ -21,6 +21,7 @@ class RawClient {
     connected_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
     const timeval limit{.tv_sec = 10, .tv_usec = 0};  // a test that would hang fails instead
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   }
   ~RawClient() { ::close(fd_); }
   RawClient(const RawClient&) = delete;

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "raw_client.h"
 #include "server/http_server.h"
 
 namespace dlo::server {
@@ -82,6 +83,23 @@ class Hello final : public Handler {
  public:
   void Handle(RequestHead, std::string body, Responder respond) override { respond({.body = "hello " + body}); }
 };
+
+TEST(Tls, AHandshakeThatStandsStillIsCut) {
+  const Certificate certificate;
+  RealClock clock;
+  Hello hello;
+  HttpServer server({.threads = 1,
+                     .handshake_deadline = std::chrono::milliseconds(100),
+                     .tick = std::chrono::milliseconds(5),
+                     .tls_cert = certificate.cert(),
+                     .tls_key = certificate.key()},
+                    clock);
+  ASSERT_TRUE(server.Start("127.0.0.1:0", hello));
+  testing::RawClient client(server.port());
+  client.Send("\x16\x03\x01");  // a hello begins so
+  client.ReadAll();
+  EXPECT_TRUE(client.closed());
+}
 
 TEST(Tls, ServesTls12AndLaterOnly) {
   const Certificate certificate;
