@@ -81,7 +81,7 @@ class Limits(unittest.TestCase):
     @unittest.skipUnless(os.geteuid() == 0, "mounting a small disk takes root")
     def test_a_disk_that_fills_is_warned_of_then_refuses_and_resumes(self):
         folder, office = self.small_disk("400m")
-        # The journal takes 64 or 128 MiB: at least 67 % are free at first. Resumed is at 1.6 times 30, at 48 %.
+        # The journal takes 64 or 128 MiB: at least two thirds are free at first. Resumed is at 1.6 times 30, at 48 %.
         office.configure("[store]", 'min_free = "1KiB"', "min_free_percent = 30", "warn_free_percent = 90")
         office.start()
 
