@@ -7,7 +7,6 @@
 #include <functional>
 #include <optional>
 
-#include "base/arenas.h"
 #include "base/log.h"
 #include "bench/common/edge.h"
 #include "bench/common/handlers.h"
@@ -136,6 +135,5 @@ int Main(int argc, char** argv) {
 }  // namespace dlo::bench
 
 int main(int argc, char** argv) {
-  dlo::LimitArenas();
   return dlo::bench::Main(argc, argv);
 }

@@ -9,7 +9,6 @@
 #include <optional>
 #include <thread>
 
-#include "base/arenas.h"
 #include "bench/common/handlers.h"
 #include "env/curl_http_client.h"
 
@@ -195,6 +194,5 @@ int Main(int argc, char** argv) {
 }  // namespace dlo::bench
 
 int main(int argc, char** argv) {
-  dlo::LimitArenas();
   return dlo::bench::Main(argc, argv);
 }

@@ -6,7 +6,6 @@
 #include <optional>
 #include <thread>
 
-#include "base/arenas.h"
 #include "base/log.h"
 #include "bench/common/edge.h"
 #include "bench/common/measure.h"
@@ -183,6 +182,5 @@ int Main(int argc, char** argv) {
 }  // namespace dlo::bench
 
 int main(int argc, char** argv) {
-  dlo::LimitArenas();
   return dlo::bench::Main(argc, argv);
 }

@@ -9,7 +9,6 @@
 #include <iostream>
 
 #include "app/serve.h"
-#include "base/arenas.h"
 #include "cli/cli.h"
 
 namespace {
@@ -56,7 +55,6 @@ int Columns() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  dlo::LimitArenas();
   InstallSignals();
   dlo::RealClock clock;
   dlo::RealFiles files;

@@ -157,7 +157,7 @@ Result<Time> Dispatcher::RunOnce(Time now) {
   s.Renew(now);
   s.NoteDue(now);
   const auto handed_back = s.HandBack(now);
-  if (!s.exchanging) {
+  if (!s.exchanging && !s.Gathers(now)) {
     s.MakeWants(now);
     s.StartExchange(now);
     s.TakeMail(now);  // the answer, from a store that does not make us wait for it
@@ -167,7 +167,8 @@ Result<Time> Dispatcher::RunOnce(Time now) {
   s.Show();
   if (s.failed) return std::unexpected(*std::exchange(s.failed, std::nullopt));
   if (!handed_back) return std::unexpected(handed_back.error());
-  return s.NextTime(now);
+  const bool waiting = s.mailbox->WakeForAnswers(s.exchanging || s.Gathers(now) ? kAnswersAtOnce : 1);
+  return waiting ? now : s.NextTime(now);
 }
 
 void Dispatcher::OnWake(std::function<void()> wake) {

@@ -61,6 +61,11 @@ void Dispatcher::State::MakeWants(Time now) {
   }
 }
 
+bool Dispatcher::State::Gathers(Time now) const {
+  return runs.size() >= kGatherFrom && next.finished.size() < runs.size() && answered_at <= now &&
+         now < answered_at + kGatherEnds;
+}
+
 void Dispatcher::State::StartExchange(Time now) {
   if (exchanging || (next.finished.empty() && next.wants.empty())) return;
   if (!next.finished.empty()) deps.crash_points.At("dispatch.before_apply");
@@ -77,6 +82,7 @@ void Dispatcher::State::StartExchange(Time now) {
 
 void Dispatcher::State::Exchanged(Result<store::ExchangeResult> result, Time now) {
   const std::shared_ptr<Batch> batch = std::exchange(exchanging, nullptr);
+  answered_at = now;
   if (!result) {
     failed = std::move(result.error());
     std::ranges::move(next.finished, std::back_inserter(batch->finished));
@@ -247,7 +253,9 @@ bool Dispatcher::State::MoreNow(Time now) const {
 }
 
 Time Dispatcher::State::NextTime(Time now) const {
-  if (!exchanging && (!next.finished.empty() || !hand_back.empty() || MoreNow(now))) return now;
+  if (!exchanging && (!next.finished.empty() || !hand_back.empty() || MoreNow(now))) {
+    return Gathers(now) ? answered_at + kGatherEnds : now;
+  }
   // What is overdue here waits for something else (work, a place), which wakes the loop; it must hide no later time.
   Time at = now + kAskEvery;
   const auto not_after = [&](Time time) {

@@ -21,6 +21,11 @@
 
 namespace dlo::dispatch {
 
+/// While many attempts run, their ends gather for so long before the store is asked again: a transaction costs nearly
+/// the same for one of them as for ten.
+inline constexpr Duration kGatherEnds = std::chrono::milliseconds(1);
+inline constexpr std::size_t kGatherFrom = 16;
+inline constexpr std::size_t kAnswersAtOnce = 32;  // meanwhile so many are judged at once
 inline constexpr Duration kRescueEvery = std::chrono::seconds(1);
 inline constexpr Duration kAskEvery =
     std::chrono::seconds(5);  // every source, in case a ring was lost or the clock was set
@@ -87,6 +92,7 @@ struct Dispatcher::State {
   Batch next;                              // gathers; what is decided is kept over a store that fails
   std::shared_ptr<Batch> exchanging;       // in the store's hands
   std::optional<Error> failed;             // it, not yet told
+  Time answered_at{};                      // when the store's last answer was taken
   std::vector<store::Claimed> claimed;     // in `runs`, not yet started
   std::vector<std::uint64_t> claimed_run;  // one for one
   std::vector<store::LeaseRef> hand_back;  // claimed and never judged, or deferred; kept like `next`
@@ -110,6 +116,7 @@ struct Dispatcher::State {
   Result<void> HandBack(Time now);
   void NoteDue(Time now);
   void MakeWants(Time now);
+  [[nodiscard]] bool Gathers(Time now) const;
   void StartExchange(Time now);
   void Exchanged(Result<store::ExchangeResult> result, Time now);
   void NoteApplied(const Batch& batch, const std::vector<ApplyStatus>& applied);

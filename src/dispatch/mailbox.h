@@ -32,7 +32,14 @@ struct Mail {
 class Mailbox {
  public:
   void Put(std::uint64_t run, Ended ended) {
-    Leave([&] { mail_.answers.push_back({run, std::move(ended)}); });
+    bool wake = false;
+    {
+      const std::lock_guard lock(mutex_);
+      mail_.answers.push_back({run, std::move(ended)});
+      wake = mail_.answers.size() == answers_wanted_ && !Other();
+      answer_came_.notify_one();
+    }
+    if (wake) Wake();
   }
   /// `asked_on`: the thread that asked the store; it looks by itself when the answer came before the question returned.
   void PutExchanged(Result<store::ExchangeResult> result, std::thread::id asked_on) {
@@ -48,6 +55,14 @@ class Mailbox {
   [[nodiscard]] Mail Take() {
     const std::lock_guard lock(mutex_);
     return std::exchange(mail_, {});
+  }
+
+  /// The loop is woken by so many answers, or by anything else, since it comes by itself for fewer. True when that lies
+  /// there already.
+  bool WakeForAnswers(std::size_t count) {
+    const std::lock_guard lock(mutex_);
+    answers_wanted_ = count;
+    return Other() || mail_.answers.size() >= count;
   }
 
   /// True once an answer of a target or of the store lies there; false after `at_most`.
@@ -69,11 +84,14 @@ class Mailbox {
     {
       const std::lock_guard lock(mutex_);
       // Who finds mail lying there knows that the loop was woken for it and has not taken it yet.
-      first = mail_.answers.empty() && mail_.resumed.empty() && !mail_.rung && !mail_.exchanged;
+      first = mail_.answers.size() < answers_wanted_ && !Other();
       write();
       answer_came_.notify_one();
     }
-    if (!first || !wake) return;
+    if (first && wake) Wake();
+  }
+  [[nodiscard]] bool Other() const { return !mail_.resumed.empty() || mail_.rung || mail_.exchanged; }
+  void Wake() {
     const std::lock_guard lock(wake_mutex_);
     if (wake_) wake_();
   }
@@ -81,6 +99,7 @@ class Mailbox {
   std::mutex mutex_;
   std::condition_variable answer_came_;
   Mail mail_;
+  std::size_t answers_wanted_ = 1;
   std::mutex wake_mutex_;
   std::function<void()> wake_;
 };

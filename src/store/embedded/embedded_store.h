@@ -32,7 +32,7 @@ struct EmbeddedOptions {
   /// For tests of digest clashes. Unset: Digest64.
   std::function<std::int64_t(std::string_view)> key_digest;
   /// So many of the newest keys wait in memory before they move to their table (key_index.h).
-  std::size_t keys_in_memory = 65'536;
+  std::size_t keys_in_memory = 262'144;
   /// The SQLite VFS under the index. Empty: SQLite's own.
   std::string vfs;
 };
