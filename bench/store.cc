@@ -40,11 +40,14 @@ Receipt MakeReceipt(std::int64_t n, std::string_view prefix) {
   return receipt;
 }
 
+bool show_cpu = false;
+
 /// Hands `count` receipts in, at most some thousands ahead of the journal, and waits until the index has them.
 double Accept(Pipeline& pipeline, std::string_view prefix, int count, const std::string& subject = {}) {
   std::mutex mutex;
   std::condition_variable changed;
   int open = 0;
+  const auto cpu = CpuByThread();
   const auto began = Steady::now();
   for (int i = 0; i < count; ++i) {
     auto receipt = std::make_shared<Receipt>(MakeReceipt(i, prefix));
@@ -65,7 +68,9 @@ double Accept(Pipeline& pipeline, std::string_view prefix, int count, const std:
   changed.wait(lock, [&] { return open == 0; });
   lock.unlock();
   pipeline.WaitForIndex();
-  return count / Seconds(began);
+  const double rate = count / Seconds(began);
+  if (show_cpu) TellCpu("accept", count, cpu);
+  return rate;
 }
 
 /// The baseline: one bare loop, transactions of 1,024, 16 KB pages, the same rows and constraints, bodies in the table.
@@ -134,8 +139,6 @@ double RawSqlite(const std::string& folder, int count) {
   sqlite3_close(db);
   return rate;
 }
-
-bool show_cpu = false;
 
 /// What waits is handed to `handler` until `state` has grown by `count`.
 double Work(Pipeline& pipeline, Handler handler, State state, int count) {

@@ -16,6 +16,8 @@ namespace dlo::store {
 namespace {
 
 constexpr std::size_t kMessageBytes = 1'000;
+/// Keys are moved as for so many receipts at a time while nobody waits: some milliseconds.
+constexpr std::size_t kIdleShare = 1'024;
 /// So many conflicts of one key are asked whether they are the same event; the body's digest is compared with all.
 constexpr std::size_t kConflictsCompared = 8;
 
@@ -261,8 +263,15 @@ Result<void> Intake::Insert(IndexContext& context, const Incoming& incoming, std
   return {};
 }
 
+Result<void> Intake::WorkWhileIdle(Db& db) {
+  if (Result<void> begun = Begin(db); !begun) return begun;
+  return keys_.Move(db, kIdleShare);
+}
+
 Result<void> Intake::Finish(Db& db, const Mark& mark, std::size_t receipts) {
-  if (Result<void> moved = keys_.Move(db, receipts); !moved) return moved;
+  if (keys_.MoveOverdue()) {
+    if (Result<void> moved = keys_.Move(db, receipts); !moved) return moved;
+  }
   const auto set = [&db](const char* name, std::int64_t value) {
     return db.Prepare("UPDATE meta SET value = ?2 WHERE name = ?1").Bind(1, name).Bind(2, value).Run();
   };

@@ -48,6 +48,9 @@ class Intake {
   /// Moves the mark and adds the duplicates counted since; the last act before a commit.
   Result<void> Finish(Db& db, const Mark& mark, std::size_t receipts);
   /// After a rollback.
+  /// What can be done while nothing is queued: a share of it in a transaction of its own.
+  [[nodiscard]] bool HasIdleWork() const { return keys_.MoveDue(); }
+  Result<void> WorkWhileIdle(Db& db);
   void Forget() {
     duplicates_ = 0;
     keys_.Forget();

@@ -24,6 +24,8 @@ constexpr Gather kGatherWanted{std::chrono::milliseconds(2), 256};
 constexpr std::size_t kLoad = 32;
 /// About 190 MiB of WAL: each write-back stalls the journal's sync on the same disk.
 constexpr int kCheckpointPages = 48'000;
+/// With nothing queued for so long, it does what can wait.
+constexpr auto kIdleAfter = std::chrono::milliseconds(10);
 /// A disk that refused is asked again after this.
 constexpr auto kRetryWait = std::chrono::milliseconds(200);
 /// Writes nobody waits for (quarantine): more than this queued is a flood.
@@ -45,6 +47,16 @@ struct IndexThread::PostedTask final : Task {
   }
   IndexThread& index;
   std::move_only_function<Result<void>(IndexContext&)> fn;
+};
+
+struct IndexThread::IdleTask final : Task {
+  explicit IdleTask(Intake& of) : Task(Flush::normal), intake(of) {}
+  Result<void> Do(IndexContext& context) override {
+    Result<void> done = intake.WorkWhileIdle(context.db);
+    if (!done) intake.Forget();
+    return done;
+  }
+  Intake& intake;
 };
 
 IndexThread::IndexThread(IndexThreadDeps deps)
@@ -79,7 +91,7 @@ void IndexThread::Start(const Mark& mark, bool own_thread) {
 
 bool IndexThread::Step() {
   std::unique_lock lock(mutex_);
-  if (taken_.empty() && groups_.empty() && tasks_.empty()) return false;
+  if (taken_.empty() && groups_.empty() && tasks_.empty() && !QueueIdleTask()) return false;
   const Work work = TakeWhatIsThere();
   lock.unlock();
   Round(work);
@@ -123,6 +135,14 @@ void IndexThread::StartTask(std::unique_ptr<Task> task) {
   } else if (stepped_) {
     Step();
   }
+}
+
+bool IndexThread::QueueIdleTask() {
+  if (failing_ || stopping_ || !deps_.intake.HasIdleWork()) return false;
+  auto task = std::make_unique<IdleTask>(deps_.intake);
+  task->owned = true;
+  tasks_.push_back(task.release());  // likewise
+  return true;
 }
 
 bool IndexThread::Post(std::move_only_function<Result<void>(IndexContext&)> fn) {
@@ -217,7 +237,12 @@ IndexThread::Work IndexThread::Take() {
   if (!taken_.empty()) {
     wake_.wait_for(lock, kRetryWait, [this] { return stopping_ || !tasks_.empty(); });
   } else {
-    wake_.wait(lock, [this] { return stopping_ || !tasks_.empty() || !groups_.empty(); });
+    const auto queued = [this] { return stopping_ || !tasks_.empty() || !groups_.empty(); };
+    if (!deps_.intake.HasIdleWork()) {
+      wake_.wait(lock, queued);
+    } else if (!wake_.wait_for(lock, kIdleAfter, queued) && !QueueIdleTask()) {
+      wake_.wait(lock, queued);
+    }
     gathering_ = busy_;
     if (busy_) wake_.wait_for(lock, (wanted_ ? kGatherWanted : kGather).at_most, [this] { return NobodyMayWait(); });
     gathering_ = false;

@@ -154,15 +154,15 @@ class IndexThread {
     std::condition_variable ready;
   };
   struct PostedTask;
+  struct IdleTask;
   struct Work {
     std::vector<Task*> normal, full;
     bool stop = false;
-
-    [[nodiscard]] bool Empty() const { return normal.empty() && full.empty(); }
   };
 
   Result<void> RunTask(Task& task);
   void StartTask(std::unique_ptr<Task> task);
+  bool QueueIdleTask();  // with mutex_ held; false: there is nothing to do while idle
   void Loop();
   Work Take();                               // waits for work, and gathers
   Work TakeWhatIsThere();                    // with mutex_ held

@@ -81,12 +81,13 @@ void KeyIndex::BeginMove() {
   moving_through_ = newest_;
 }
 
+std::size_t KeyIndex::Enough() const {
+  return std::max(move_at_, std::min(static_cast<std::size_t>(newest_) / 16, kMostInMemory));
+}
+
 Result<void> KeyIndex::Move(Db& db, std::size_t receipts) {
-  if (moving_.empty()) {
-    const std::size_t enough = std::max(move_at_, std::min(static_cast<std::size_t>(newest_) / 16, kMostInMemory));
-    if (recent_.size() < enough) return {};
-    BeginMove();
-  }
+  if (!MoveDue()) return {};
+  if (moving_.empty()) BeginMove();
   // Twice as fast as new ones come.
   const std::size_t until = std::min(moving_.size(), moved_ + 2 * receipts);
   for (; moved_ < until; ++moved_) {

@@ -1,8 +1,8 @@
 // Which events have a key digest. Digests are random, so that a row of an ordinary index would dirty a page of its own
 // for each receipt. Here the newest rows stay in memory, where the events table has them in receipt order for a
-// restart, and go to the table event_keys sorted and many at a time: neighbours share their pages, and a share of them
-// goes with each transaction of receipts, so that no transaction waits for all. Index thread only, inside its
-// transaction.
+// restart, and go to the table event_keys sorted and many at a time, so that neighbours share their pages: when the
+// index has nothing else to do, or, when too many are in memory, a share of them with each transaction of receipts.
+// Index thread only, inside its transaction.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class KeyIndex {
     std::int64_t ordinal = 0;  // as in events.key_ordinal
     EventId id = 0;
   };
-  /// So many rows in memory begin a move, or a sixteenth of all when that is more, up to a million.
+  /// A move is due from so many rows in memory on, or a sixteenth of all when that is more, up to a million.
   explicit KeyIndex(std::size_t move_at) : move_at_(move_at) {}
 
   /// Before the others in each transaction: reads the newest rows into memory unless they are there.
@@ -31,7 +31,11 @@ class KeyIndex {
   Result<std::vector<Entry>> Find(Db& db, std::int64_t digest) const;
   /// Of an event whose row was just inserted; the newest of all.
   void Add(std::int64_t digest, Entry entry);
-  /// Moves a share that belongs to so many receipts. Error corrupt "constraint": two events have one key and ordinal.
+  [[nodiscard]] bool MoveDue() const { return !moving_.empty() || recent_.size() >= Enough(); }
+  /// Twice as many as are due are in memory: receipts must bear their share of the move.
+  [[nodiscard]] bool MoveOverdue() const { return recent_.size() + moving_.size() - moved_ >= 2 * Enough(); }
+  /// Moves a share that belongs to so many receipts, if a move is due. Error corrupt "constraint": two events have one
+  /// key and ordinal.
   Result<void> Move(Db& db, std::size_t receipts);
   /// After a rollback: what memory says may not be so; Load reads it anew.
   void Forget() { loaded_ = false; }
@@ -41,6 +45,7 @@ class KeyIndex {
     std::int64_t digest = 0;
     Entry entry;
   };
+  [[nodiscard]] std::size_t Enough() const;
   void BeginMove();
 
   std::size_t move_at_;

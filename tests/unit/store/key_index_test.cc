@@ -67,6 +67,18 @@ TEST_F(KeyIndexTest, FindsAKeyBeforeWhileAndAfterItMoves) {
   EXPECT_GE(Number("SELECT count(*) FROM event_keys"), 800) << "most have moved";
 }
 
+TEST_F(KeyIndexTest, AMoveIsDueAtItsNumberAndOverdueAtTwiceThat) {
+  for (EventId id = 1; id <= static_cast<EventId>(2 * kMoveAt); ++id) {
+    EXPECT_EQ(index.MoveDue(), id > static_cast<EventId>(kMoveAt)) << id;
+    EXPECT_FALSE(index.MoveOverdue()) << id;
+    Add(id * 7, 0, id);
+  }
+  EXPECT_TRUE(index.MoveOverdue());
+  ASSERT_TRUE(index.Move(*db, 1));
+  EXPECT_FALSE(index.MoveOverdue());
+  EXPECT_TRUE(index.MoveDue()) << "until it is done";
+}
+
 TEST_F(KeyIndexTest, ConflictsAndClashesComeInTheOrderOfTheirOrdinals) {
   Add(5, 0, 1);
   Add(5, 1, 2);
