@@ -40,6 +40,9 @@ Receipt MakeReceipt(std::int64_t n, std::string_view prefix) {
   return receipt;
 }
 
+/// Before each measurement: the index finishes what it does while nobody asks for anything.
+constexpr auto kQuiet = std::chrono::seconds(1);
+
 bool show_cpu = false;
 
 /// Hands `count` receipts in, at most some thousands ahead of the journal, and waits until the index has them.
@@ -47,6 +50,7 @@ double Accept(Pipeline& pipeline, std::string_view prefix, int count, const std:
   std::mutex mutex;
   std::condition_variable changed;
   int open = 0;
+  std::this_thread::sleep_for(kQuiet);
   const auto cpu = CpuByThread();
   const auto began = Steady::now();
   for (int i = 0; i < count; ++i) {
@@ -143,6 +147,7 @@ double RawSqlite(const std::string& folder, int count) {
 /// What waits is handed to `handler` until `state` has grown by `count`.
 double Work(Pipeline& pipeline, Handler handler, State state, int count) {
   const std::int64_t before = pipeline.Count(state);
+  std::this_thread::sleep_for(kQuiet);
   const auto cpu = CpuByThread();
   const auto began = Steady::now();
   pipeline.Dispatch(std::move(handler));
@@ -158,6 +163,7 @@ double Replay(Pipeline& pipeline, int count, std::int64_t since_id) {
   Filter filter;
   filter.states = {State::dead};
   if (since_id > 0) filter.since = pipeline.store().Show(since_id)->letter.received_at;
+  std::this_thread::sleep_for(kQuiet);
   const auto cpu = CpuByThread();
   const auto began = Steady::now();
   pipeline.Dispatch(Applied);

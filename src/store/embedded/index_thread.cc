@@ -26,6 +26,9 @@ constexpr std::size_t kLoad = 32;
 constexpr int kCheckpointPages = 48'000;
 /// With nothing queued for so long, it does what can wait.
 constexpr auto kIdleAfter = std::chrono::milliseconds(10);
+/// And after so long it writes back what is worth it, so that load finds the WAL short.
+constexpr auto kQuietAfter = std::chrono::milliseconds(100);
+constexpr int kIdleCheckpointPages = 4'000;
 /// A disk that refused is asked again after this.
 constexpr auto kRetryWait = std::chrono::milliseconds(200);
 /// Writes nobody waits for (quarantine): more than this queued is a flood.
@@ -238,11 +241,13 @@ IndexThread::Work IndexThread::Take() {
     wake_.wait_for(lock, kRetryWait, [this] { return stopping_ || !tasks_.empty(); });
   } else {
     const auto queued = [this] { return stopping_ || !tasks_.empty() || !groups_.empty(); };
-    if (!deps_.intake.HasIdleWork()) {
-      wake_.wait(lock, queued);
-    } else if (!wake_.wait_for(lock, kIdleAfter, queued) && !QueueIdleTask()) {
-      wake_.wait(lock, queued);
+    idle_ = false;
+    if (deps_.intake.HasIdleWork()) {
+      if (!wake_.wait_for(lock, kIdleAfter, queued)) QueueIdleTask();
+    } else if (wal_pages_ - checkpointed_pages_ >= kIdleCheckpointPages) {
+      idle_ = !wake_.wait_for(lock, kQuietAfter, queued);
     }
+    if (!idle_) wake_.wait(lock, queued);
     gathering_ = busy_;
     if (busy_) wake_.wait_for(lock, (wanted_ ? kGatherWanted : kGather).at_most, [this] { return NobodyMayWait(); });
     gathering_ = false;
@@ -419,7 +424,7 @@ void IndexThread::Refuse(const Error& error) {
 
 void IndexThread::Checkpoint() {
   if (wal_pages_ < checkpointed_pages_) checkpointed_pages_ = 0;  // the WAL began anew
-  if (wal_pages_ - checkpointed_pages_ < kCheckpointPages) return;
+  if (wal_pages_ - checkpointed_pages_ < (idle_ ? kIdleCheckpointPages : kCheckpointPages)) return;
   checkpointed_pages_ = wal_pages_;
   // A reader may stand in its way; then the next one takes more.
   const int code = sqlite3_wal_checkpoint_v2(deps_.db.handle(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
