@@ -11,16 +11,6 @@ namespace {
 
 /// The most receipts in one transaction.
 constexpr std::size_t kReceiptsPerTransaction = 8'192;
-/// Under load receipts gather, since each transaction writes the same pages again: fewer and larger ones write less.
-/// Nobody waits for them: a reader, an act and a lone receipt end the gathering at once, and a dispatcher with free
-/// hands has it short. Measured with bench/receipts beside the bare sink: 20 ms and 512 receipts 0.46 of it, 500 ms and
-/// 4,096 0.63.
-struct Gather {
-  std::chrono::milliseconds at_most;
-  std::size_t receipts;
-};
-constexpr Gather kGather{std::chrono::milliseconds(500), 4'096};
-constexpr Gather kGatherWanted{std::chrono::milliseconds(2), 256};
 constexpr std::size_t kLoad = 32;
 /// About 190 MiB of WAL: each write-back stalls the journal's sync on the same disk.
 constexpr int kCheckpointPages = 48'000;
@@ -39,6 +29,17 @@ Error Stopping() {
 }
 
 }  // namespace
+
+/// Under load receipts gather, since each transaction writes the same pages again: fewer and larger ones write less.
+/// Nobody waits for them: a reader, an act and a lone receipt end the gathering at once; a dispatcher with free hands
+/// and a sender whose answer the index decides have it short. Measured with bench/receipts beside the bare sink: 20 ms
+/// and 512 receipts 0.46 of it, 500 ms and 4,096 0.63.
+struct IndexThread::Gather {
+  std::chrono::milliseconds at_most;
+  std::size_t receipts;
+};
+constexpr IndexThread::Gather IndexThread::kGather{std::chrono::milliseconds(500), 4'096};
+constexpr IndexThread::Gather IndexThread::kGatherWanted{std::chrono::milliseconds(2), 256};
 
 struct IndexThread::PostedTask final : Task {
   PostedTask(IndexThread& thread, std::move_only_function<Result<void>(IndexContext&)> function)
@@ -105,8 +106,9 @@ void IndexThread::Push(ReceiptGroup group) {
   const std::lock_guard lock(mutex_);
   queued_ += group.receipts.size();
   if (!group.questions.empty()) ++asked_;
+  const bool asks = !group.questions.empty();
   groups_.push_back(std::move(group));
-  if (!gathering_ || NobodyMayWait()) wake_.notify_one();
+  if (!gathering_ || asks || NobodyMayWait()) wake_.notify_one();
 }
 
 Result<void> IndexThread::RunTask(Task& task) {
@@ -223,9 +225,12 @@ bool IndexThread::Round(const Work& work) {
   return false;
 }
 
+const IndexThread::Gather& IndexThread::GatherNow() const {
+  return wanted_ || asked_ > 0 ? kGatherWanted : kGather;
+}
+
 bool IndexThread::NobodyMayWait() const {
-  return stopping_ || !tasks_.empty() || readers_ > 0 || asked_ > 0 ||
-         queued_ >= (wanted_ ? kGatherWanted : kGather).receipts;
+  return stopping_ || !tasks_.empty() || readers_ > 0 || queued_ >= GatherNow().receipts;
 }
 
 void IndexThread::Dequeue() {
@@ -249,7 +254,12 @@ IndexThread::Work IndexThread::Take() {
     }
     if (!idle_) wake_.wait(lock, queued);
     gathering_ = busy_;
-    if (busy_) wake_.wait_for(lock, (wanted_ ? kGatherWanted : kGather).at_most, [this] { return NobodyMayWait(); });
+    const auto began = std::chrono::steady_clock::now();
+    while (busy_ && !NobodyMayWait()) {
+      const auto until = began + GatherNow().at_most;
+      if (std::chrono::steady_clock::now() >= until) break;
+      wake_.wait_until(lock, until);
+    }
     gathering_ = false;
   }
   return TakeWhatIsThere();

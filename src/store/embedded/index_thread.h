@@ -153,6 +153,8 @@ class IndexThread {
     bool finished = false;  // under mutex_
     std::condition_variable ready;
   };
+  struct Gather;
+  static const Gather kGather, kGatherWanted;
   struct PostedTask;
   struct IdleTask;
   struct Work {
@@ -164,11 +166,12 @@ class IndexThread {
   void StartTask(std::unique_ptr<Task> task);
   bool QueueIdleTask();  // with mutex_ held; false: there is nothing to do while idle
   void Loop();
-  Work Take();                               // waits for work, and gathers
-  Work TakeWhatIsThere();                    // with mutex_ held
-  bool Round(const Work& work);              // false: told to stop, and everything is done
-  [[nodiscard]] bool NobodyMayWait() const;  // mutex_ is held
-  void Dequeue();                            // likewise; the first of groups_ becomes the last of taken_
+  Work Take();                                    // waits for work, and gathers
+  Work TakeWhatIsThere();                         // with mutex_ held
+  bool Round(const Work& work);                   // false: told to stop, and everything is done
+  [[nodiscard]] const Gather& GatherNow() const;  // mutex_ is held
+  [[nodiscard]] bool NobodyMayWait() const;       // mutex_ is held
+  void Dequeue();                                 // likewise; the first of groups_ becomes the last of taken_
   Result<void> Transaction(Flush flush, bool receipts, std::span<Task* const> tasks);
   Result<void> InTransaction(IndexContext& context, bool receipts, std::span<Task* const> tasks);
   Result<void> TakeInReceipts(IndexContext& context);

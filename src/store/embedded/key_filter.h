@@ -9,7 +9,7 @@ namespace dlo::store {
 
 class KeyFilter {
  public:
-  /// `expected` keys at about 1 % false maybes; grows by layers beyond that.
+  /// `expected` keys at about 0.1 % false maybes; grows by layers beyond that.
   explicit KeyFilter(std::int64_t expected = 1 << 20);
   /// Adds the digest; true if it may have been there before.
   bool AddAndTest(std::int64_t key_digest);

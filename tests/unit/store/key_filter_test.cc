@@ -34,19 +34,19 @@ TEST(KeyFilterTest, FirstKeysAreSurelyNewEvenSmallNumbers) {
 TEST(KeyFilterTest, IsSeldomWrongUpToItsSizeAndBeyond) {
   SeededRandom random(2);
   KeyFilter filter(100'000);
-  EXPECT_LT(MaybesAmongNew(filter, random, 100'000), 0.01) << "while filling up";
+  EXPECT_LT(MaybesAmongNew(filter, random, 100'000), 0.001) << "while filling up";
   KeyFilter full(100'000);
   MaybesAmongNew(full, random, 90'000);
-  EXPECT_LT(MaybesAmongNew(full, random, 10'000), 0.01) << "nearly full";
-  EXPECT_LT(MaybesAmongNew(full, random, 200'000), 0.015) << "second layer";
-  EXPECT_LT(MaybesAmongNew(full, random, 400'000), 0.015) << "third layer";
+  EXPECT_LT(MaybesAmongNew(full, random, 10'000), 0.002) << "nearly full";
+  EXPECT_LT(MaybesAmongNew(full, random, 200'000), 0.003) << "second layer";
+  EXPECT_LT(MaybesAmongNew(full, random, 400'000), 0.003) << "third layer";
 }
 
 TEST(KeyFilterTest, GrowsByLayersOnlyWhenFull) {
   SeededRandom random(3);
   KeyFilter filter(10'000);
   const std::int64_t before = filter.memory_bytes();
-  EXPECT_LT(before, 20'000);
+  EXPECT_LT(before, 30'000);
   MaybesAmongNew(filter, random, 10'000);
   EXPECT_EQ(filter.memory_bytes(), before);
   MaybesAmongNew(filter, random, 1'000);
