@@ -40,8 +40,12 @@ Receipt MakeReceipt(std::int64_t n, std::string_view prefix) {
   return receipt;
 }
 
-/// Before each measurement: the index finishes what it does while nobody asks for anything.
-constexpr auto kQuiet = std::chrono::seconds(1);
+/// Before each measurement: the index finishes what it does while nobody asks for anything, and the system has written
+/// back what was made before, which would slow the journal's syncs.
+void Quiet() {
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  sync();
+}
 
 bool show_cpu = false;
 
@@ -50,7 +54,7 @@ double Accept(Pipeline& pipeline, std::string_view prefix, int count, const std:
   std::mutex mutex;
   std::condition_variable changed;
   int open = 0;
-  std::this_thread::sleep_for(kQuiet);
+  Quiet();
   const auto cpu = CpuByThread();
   const auto began = Steady::now();
   for (int i = 0; i < count; ++i) {
@@ -90,6 +94,7 @@ double RawSqlite(const std::string& folder, int count) {
   exec(
       "CREATE UNIQUE INDEX raw_key ON receipts (key_digest, key_ordinal);"
       "CREATE TABLE bodies (id INTEGER PRIMARY KEY, headers TEXT NOT NULL, body BLOB NOT NULL)");
+  Quiet();
   sqlite3_stmt *event = nullptr, *receipt = nullptr, *body = nullptr;
   check(sqlite3_prepare_v2(
       db,
@@ -147,7 +152,7 @@ double RawSqlite(const std::string& folder, int count) {
 /// What waits is handed to `handler` until `state` has grown by `count`.
 double Work(Pipeline& pipeline, Handler handler, State state, int count) {
   const std::int64_t before = pipeline.Count(state);
-  std::this_thread::sleep_for(kQuiet);
+  Quiet();
   const auto cpu = CpuByThread();
   const auto began = Steady::now();
   pipeline.Dispatch(std::move(handler));
@@ -163,7 +168,7 @@ double Replay(Pipeline& pipeline, int count, std::int64_t since_id) {
   Filter filter;
   filter.states = {State::dead};
   if (since_id > 0) filter.since = pipeline.store().Show(since_id)->letter.received_at;
-  std::this_thread::sleep_for(kQuiet);
+  Quiet();
   const auto cpu = CpuByThread();
   const auto began = Steady::now();
   pipeline.Dispatch(Applied);
@@ -207,7 +212,6 @@ void Full(std::vector<Figure>& figures, Folder& folder, const Sizes& sizes, cons
     Accept(pipeline, fmt::format("old{}", made), 50'000);
     Work(pipeline, Refused, State::dead, 50'000);
   }
-  sync();  // what was made is written back before anything is measured
   std::vector<double> accept, dispatch, park, replay;
   double resident = 0;
   EventId first = sizes.letters;

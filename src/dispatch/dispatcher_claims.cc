@@ -253,7 +253,7 @@ bool Dispatcher::State::MoreNow(Time now) const {
 }
 
 Time Dispatcher::State::NextTime(Time now) const {
-  if (!exchanging && (!next.finished.empty() || !hand_back.empty() || MoreNow(now))) {
+  if (!exchanging && (!next.finished.empty() || !hand_back.empty() || !put_off.empty() || MoreNow(now))) {
     return Gathers(now) ? answered_at + kGatherEnds : now;
   }
   // What is overdue here waits for something else (work, a place), which wakes the loop; it must hide no later time.

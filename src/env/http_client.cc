@@ -354,7 +354,8 @@ struct RealHttpClient::State {
         return;
       }
       for (Queued& queued : arrived) Add(std::move(queued));
-      for (const Poller::Ready& ready : poller.Wait()) curl_multi_socket_action(multi, ready.socket, ready.what, &running);
+      for (const Poller::Ready& ready : poller.Wait())
+        curl_multi_socket_action(multi, ready.socket, ready.what, &running);
       if (poller.TimerDue()) curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
       TellDone();
     }

@@ -85,6 +85,20 @@ class FakeQueue final : public store::Queue, public store::Sources {
     }
     return result;
   }
+  /// With `late` set the answer waits for Answer. Claims of `unreadable` events come without their receipts.
+  void StartExchange(const store::ExchangeRequest& request, store::ExchangeDone done) override {
+    auto result = Exchange(request);
+    if (result) {
+      for (store::Claimed& claimed : result->claimed) {
+        if (unreadable.contains(claimed.run.id)) claimed.receipt = nullptr;
+      }
+    }
+    if (!late) return done(std::move(result));
+    held_ = std::move(result);
+    done_ = std::move(done);
+  }
+  void Answer() { std::exchange(done_, {})(std::move(held_)); }
+  [[nodiscard]] bool asked() const { return static_cast<bool>(done_); }
   Result<std::vector<store::LeaseRef>> Renew(std::span<const store::LeaseRef> leases, Time until) override {
     ++renewals;
     if (failing) return Fail(ErrorKind::unavailable, "store_failed", "scripted");
@@ -155,6 +169,8 @@ class FakeQueue final : public store::Queue, public store::Sources {
   std::vector<std::string> actors;
   std::function<void()> ring;
   bool failing = false;
+  bool late = false;
+  std::set<EventId> unreadable;
   int exchanges = 0, renewals = 0, opened = 0;
 
  private:
@@ -188,6 +204,8 @@ class FakeQueue final : public store::Queue, public store::Sources {
     }
   }
   EventId last_id_ = 0;
+  Result<store::ExchangeResult> held_;
+  store::ExchangeDone done_;
 };
 
 /// Holds what was sent until the test answers it.
