@@ -254,11 +254,10 @@ IndexThread::Work IndexThread::Take() {
     }
     if (!idle_) wake_.wait(lock, queued);
     gathering_ = busy_;
-    const auto began = std::chrono::steady_clock::now();
+    const Duration began = deps_.clock.Monotonic();
     while (busy_ && !NobodyMayWait()) {
-      const auto until = began + GatherNow().at_most;
-      if (std::chrono::steady_clock::now() >= until) break;
-      wake_.wait_until(lock, until);
+      const Duration left = GatherNow().at_most - (deps_.clock.Monotonic() - began);
+      if (left <= Duration(0) || wake_.wait_for(lock, left) == std::cv_status::timeout) break;
     }
     gathering_ = false;
   }
