@@ -113,6 +113,7 @@ void World::CheckRows(const std::map<EventId, Row>& rows) {
 /// next.
 void World::CheckClaim(const store::Claimed& claimed) {
   const EventId id = claimed.run.id;
+  claimed_at_[{id, claimed.run.attempt}] = clock_.Now();
   const std::string name = fmt::format("event {} attempt {}", id, claimed.run.attempt);
   Require(Number("SELECT count(*) FROM receipts e JOIN receipts r ON r.source = e.source AND r.subject = e.subject "
                  "JOIN events o "
@@ -135,7 +136,7 @@ void World::CheckStart(const Call& call) {
   Require(Number("SELECT attempt_no FROM events WHERE id = ?1", call.id) == call.attempt,
           "an attempt is counted before its handler runs: " + name);
   for (const auto& [number, other] : billing_.open) {
-    Require(other.id != call.id || other.began + kLease <= clock_.Now(), "one owner at a time: " + name);
+    Require(other.id != call.id || LeaseEnd(other) <= clock_.Now(), "one owner at a time: " + name);
   }
   Require(Number("SELECT count(*) FROM receipts e JOIN receipts r ON r.source = e.source AND r.subject = e.subject "
                  "JOIN events o "
@@ -145,8 +146,14 @@ void World::CheckStart(const Call& call) {
           "one of a subject at a time: " + name);
 }
 
+/// A lease runs from its claim, which may be some time before its handler is called.
+Time World::LeaseEnd(const Call& call) const {
+  const auto claimed = claimed_at_.find({call.id, call.attempt});
+  return (claimed == claimed_at_.end() ? call.began : claimed->second) + kLease;
+}
+
 void World::CheckAnswer(const Call& call) {
-  if (call.began + kLease <= clock_.Now()) return;
+  if (LeaseEnd(call) <= clock_.Now()) return;
   const std::string name = fmt::format("event {} attempt {}", call.id, call.attempt);
   Require(Number("SELECT state = 1 FROM events WHERE id = ?1", call.id) == 1 &&
               Number("SELECT attempt_no FROM events WHERE id = ?1", call.id) == call.attempt,

@@ -83,6 +83,7 @@ class World {
   void CheckRows(const std::map<EventId, Row>& rows);
   void CheckBytes();
   void CheckClaim(const store::Claimed& claimed);
+  [[nodiscard]] Time LeaseEnd(const Call& call) const;
   void CheckStart(const Call& call);
   void CheckAnswer(const Call& call);
   void CheckEnd();
@@ -110,6 +111,7 @@ class World {
   std::unique_ptr<store::Queue> wrapped_queue_;
   std::vector<std::unique_ptr<store::Queue>> queues_;  // as each worker sees it
   std::function<void()> answer_second_;
+  std::map<std::pair<EventId, int>, Time> claimed_at_;          // by event and attempt
   std::vector<std::unique_ptr<dispatch::Dispatcher>> workers_;  // two, that share the store
 
   std::vector<Sent> sent_;
