@@ -82,7 +82,7 @@ void Dispatcher::State::TakeAnswer(Mail::Answer answer, Time now) {
   if (!runs.contains(answer.run)) return;  // handed back before it answered
   const Run run = EndRun(answer.run);
   if (!answer.ended.outcome) {
-    Unjudged(run, hand_back);
+    Unjudged(run);
     return;
   }
   deps.crash_points.At("dispatch.after_handler");
@@ -112,11 +112,11 @@ void Dispatcher::State::Judge(const Run& run, const Outcome& outcome, Time at, T
   Finish(run.source, run.context, outcome, at, now, run.systemic_probe);
 }
 
-void Dispatcher::State::Unjudged(const Run& run, std::vector<store::LeaseRef>& to) {
+void Dispatcher::State::Unjudged(const Run& run, std::optional<Time> due) {
   SourceState& source = sources[run.source];
   targets[source.target].breaker.NotAsked(run.breaker_probe);
   if (run.systemic_probe) source.systemic.ProbeLost();
-  to.push_back({run.context.id, run.context.token});
+  hand_back.push_back({run.context.id, run.context.token, due});
 }
 
 void Dispatcher::State::Finish(std::size_t index, const RunContext& context, const Outcome& outcome, Time at, Time now,
@@ -199,7 +199,7 @@ void Dispatcher::Drain(Duration grace) {
     const Duration wait = clean || s.exchanging ? left : std::min(left, kDrainRetry);
     if (!s.mailbox->WaitForAnswer(wait)) waited += wait;
   }
-  for (const auto& [number, run] : s.runs) s.Unjudged(run, s.hand_back);
+  for (const auto& [number, run] : s.runs) s.Unjudged(run);
   for (TargetState& target : s.targets) {
     if (target.running > 0) target.target->Abandon();
     target.running = 0;

@@ -202,13 +202,14 @@ void Dispatcher::State::StartClaimed(Time now) {
 
 void Dispatcher::State::StartOne(std::uint64_t number, store::Claimed event, Time now) {
   if (!event.receipt) {
-    Unjudged(EndRun(number), put_off);
+    Unjudged(EndRun(number), now + store::kUnreadableWait);
     return;
   }
-  const Run& run = runs.at(number);
-  if (now >= run.lease_until) {  // this process stood still
+  Run& run = runs.at(number);
+  run.context.kind = event.receipt->kind;  // a claim that came without its receipt could not say
+  if (now >= run.lease_until) {            // this process stood still
     log::Warn("claimed_too_long_ago", {{"event", run.context.id}});
-    Unjudged(EndRun(number), hand_back);
+    Unjudged(EndRun(number));
     return;
   }
   const SourceState& source = sources[run.source];
@@ -241,7 +242,7 @@ void Dispatcher::State::StartOne(std::uint64_t number, store::Claimed event, Tim
 /// Claimed too late to be started.
 void Dispatcher::State::DropClaimed() {
   claimed.clear();
-  for (const std::uint64_t number : std::exchange(claimed_run, {})) Unjudged(EndRun(number), hand_back);
+  for (const std::uint64_t number : std::exchange(claimed_run, {})) Unjudged(EndRun(number));
 }
 
 bool Dispatcher::State::MoreNow(Time now) const {
@@ -253,7 +254,7 @@ bool Dispatcher::State::MoreNow(Time now) const {
 }
 
 Time Dispatcher::State::NextTime(Time now) const {
-  if (!exchanging && (!next.finished.empty() || !hand_back.empty() || !put_off.empty() || MoreNow(now))) {
+  if (!exchanging && (!next.finished.empty() || !hand_back.empty() || MoreNow(now))) {
     return Gathers(now) ? answered_at + kGatherEnds : now;
   }
   // What is overdue here waits for something else (work, a place), which wakes the loop; it must hide no later time.

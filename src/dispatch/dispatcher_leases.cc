@@ -97,7 +97,7 @@ void Dispatcher::State::Rescue(Time now) {
     const auto dropped = [&](const std::vector<store::LeaseRef>& leases) {
       return std::ranges::any_of(leases, [&](const store::LeaseRef& l) { return is_it(l.id, l.token); });
     };
-    if (ended(next) || (exchanging && ended(*exchanging)) || dropped(hand_back) || dropped(put_off)) continue;
+    if (ended(next) || (exchanging && ended(*exchanging)) || dropped(hand_back)) continue;
     RescueOne(context, now);
     ++rescued;
   }
@@ -148,15 +148,11 @@ void Dispatcher::State::Renew(Time now) {
 }
 
 Result<void> Dispatcher::State::HandBack(Time now) {
-  const auto give = [&](std::vector<store::LeaseRef>& leases, Time due) -> Result<void> {
-    if (leases.empty()) return {};
-    if (const auto done = deps.queue.HandBack(leases, due); !done) return std::unexpected(done.error());
-    leases.clear();
-    return {};
-  };
-  const Result<void> returned = give(hand_back, now);
-  const Result<void> later = give(put_off, now + store::kUnreadableWait);
-  return returned ? later : returned;
+  if (hand_back.empty()) return {};
+  const auto done = deps.queue.HandBack(hand_back, now);
+  if (!done) return std::unexpected(done.error());
+  hand_back.clear();
+  return {};
 }
 
 }  // namespace dlo::dispatch

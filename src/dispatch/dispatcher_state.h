@@ -96,7 +96,6 @@ struct Dispatcher::State {
   std::vector<store::Claimed> claimed;     // in `runs`, not yet started
   std::vector<std::uint64_t> claimed_run;  // one for one
   std::vector<store::LeaseRef> hand_back;  // claimed and never judged, or deferred; kept like `next`
-  std::vector<store::LeaseRef> put_off;    // likewise, unreadable just now
 
   bool opened = false;
   bool draining = false;
@@ -106,7 +105,8 @@ struct Dispatcher::State {
   void TakeMail(Time now);
   void TakeAnswer(Mail::Answer answer, Time now);
   void Judge(const Run& run, const Outcome& outcome, Time at, Time now);
-  void Unjudged(const Run& run, std::vector<store::LeaseRef>& to);
+  /// Handed back; due at once unless `due` says when.
+  void Unjudged(const Run& run, std::optional<Time> due = {});
   void Finish(std::size_t source, const RunContext& context, const Outcome& outcome, Time at, Time now, bool probe);
   void JudgeSource(SourceState& source, const RunContext& context, const Transition& t, bool probe, Time now);
   void WritePauses(Time now);

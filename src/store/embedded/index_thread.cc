@@ -54,13 +54,20 @@ struct IndexThread::PostedTask final : Task {
 };
 
 struct IndexThread::IdleTask final : Task {
-  explicit IdleTask(Intake& of) : Task(Flush::normal), intake(of) {}
+  explicit IdleTask(IndexThread& thread) : Task(Flush::normal), index(thread) {}
   Result<void> Do(IndexContext& context) override {
-    Result<void> done = intake.WorkWhileIdle(context.db);
-    if (!done) intake.Forget();
+    Result<void> done = index.deps_.intake.WorkWhileIdle(context.db);
+    if (!done) index.deps_.intake.Forget();
     return done;
   }
-  Intake& intake;
+  void End() override {
+    if (outcome) return;
+    index.idle_failed_ = true;
+    log::Error("index_idle_work_failed", {{"error", outcome.error().message},
+                                          {"then", "it is left until receipts have to do it, and told then"},
+                                          {"do", "see dlo verify; restart once the cause is mended"}});
+  }
+  IndexThread& index;
 };
 
 IndexThread::IndexThread(IndexThreadDeps deps)
@@ -143,8 +150,8 @@ void IndexThread::StartTask(std::unique_ptr<Task> task) {
 }
 
 bool IndexThread::QueueIdleTask() {
-  if (failing_ || stopping_ || !deps_.intake.HasIdleWork()) return false;
-  auto task = std::make_unique<IdleTask>(deps_.intake);
+  if (failing_ || idle_failed_ || stopping_ || !deps_.intake.HasIdleWork()) return false;
+  auto task = std::make_unique<IdleTask>(*this);
   task->owned = true;
   tasks_.push_back(task.release());  // likewise
   return true;

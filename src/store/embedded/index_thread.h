@@ -193,7 +193,8 @@ class IndexThread {
   std::deque<ReceiptGroup> taken_;               // being taken in; kept until their commit
   std::vector<std::vector<Accepted>> accepted_;  // one per group of taken_
   bool failing_ = false;
-  bool idle_ = false;    // it was quiet for long
+  bool idle_ = false;  // it was quiet for long
+  bool idle_failed_ = false;
   bool busy_ = false;    // the last transaction took in more than a few receipts
   bool wanted_ = false;  // a dispatcher would have claimed more than there was
 
