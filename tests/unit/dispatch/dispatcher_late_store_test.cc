@@ -126,6 +126,20 @@ TEST_F(LateStoreTest, AReceiptThatCannotBeReadWaitsForAMinuteUncounted) {
   EXPECT_EQ(http.calls.size(), 1U);
 }
 
+TEST_F(LateStoreTest, AFailureHasOneFingerprintWhetherItsReceiptWasInMemoryOrNot) {
+  queue.Add("stripe", kStart);
+  Settle();
+  http.Answer(422, {{"Dlo-Reason", "no_plan"}});
+  queue.cold = true;
+  queue.Add("stripe", kStart);
+  Settle();
+  http.Answer(422, {{"Dlo-Reason", "no_plan"}});
+  Settle();
+  ASSERT_EQ(queue.transitions.size(), 2U);
+  EXPECT_FALSE(queue.transitions[0].fingerprint.empty());
+  EXPECT_EQ(queue.transitions[0].fingerprint, queue.transitions[1].fingerprint);
+}
+
 TEST_F(LateStoreTest, ADrainWaitsForTheBatchUnderWayAndHandsItsClaimsBack) {
   queue.late = true;
   const EventId id = queue.Add("stripe", kStart);

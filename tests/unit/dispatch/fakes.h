@@ -90,12 +90,19 @@ class FakeQueue final : public store::Queue, public store::Sources {
     auto result = Exchange(request);
     if (result) {
       for (store::Claimed& claimed : result->claimed) {
-        if (unreadable.contains(claimed.run.id)) claimed.receipt = nullptr;
+        if (!cold && !unreadable.contains(claimed.run.id)) continue;
+        claimed.receipt = nullptr;
+        claimed.run.kind.clear();
       }
     }
     if (!late) return done(std::move(result));
     held_ = std::move(result);
     done_ = std::move(done);
+  }
+  void Load(std::vector<store::Claimed>& claimed) override {
+    for (store::Claimed& one : claimed) {
+      if (!one.receipt && !unreadable.contains(one.run.id)) one.receipt = rows[one.run.id].receipt;
+    }
   }
   void Answer() { std::exchange(done_, {})(std::move(held_)); }
   [[nodiscard]] bool asked() const { return static_cast<bool>(done_); }
@@ -170,6 +177,7 @@ class FakeQueue final : public store::Queue, public store::Sources {
   std::function<void()> ring;
   bool failing = false;
   bool late = false;
+  bool cold = false;  // no claim comes with its receipt
   std::set<EventId> unreadable;
   int exchanges = 0, renewals = 0, opened = 0;
 
