@@ -29,6 +29,8 @@ class File {
   virtual Result<void> Allocate(std::uint64_t size) = 0;
   virtual Result<void> Truncate(std::uint64_t size) = 0;
   [[nodiscard]] virtual Result<std::uint64_t> Size() const = 0;
+  /// Nobody is expected to read this part soon: the system need not keep it in memory. What was not synced stays.
+  virtual void Uncache(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) {}
 };
 
 enum class OpenMode : unsigned char { read, read_write, create_new };  // create_new fails if it exists

@@ -10,6 +10,8 @@ namespace {
 // Small enough that a roll which waits for one, or a sync beside one, waits some milliseconds.
 constexpr std::uint64_t kMaxPiece = std::uint64_t{1} << 20;
 constexpr std::uint64_t kPiecesOfASegment = 16;
+/// Sealed segments that stay in the system's memory, for handlers that are behind: 256 MiB.
+constexpr std::size_t kCachedSegments = 4;
 
 }  // namespace
 
@@ -35,13 +37,15 @@ JournalAhead::~JournalAhead() {
 
 void JournalAhead::Begin(std::shared_ptr<File> active, std::uint64_t capacity) {
   const std::lock_guard work(work_mutex_);
+  if (active_ != nullptr) sealed_.push_back(std::move(active_));
+  if (sealed_.size() > kCachedSegments) sealed_.pop_front();
   active_ = std::move(active);
   capacity_ = capacity;
   hash_.Reset();
   spare_failed_ = false;
   spare_taken_ = false;
   const std::lock_guard lock(wake_mutex_);
-  end_ = 0;
+  end_ = seen_ = 0;
   next_wake_ = 0;
 }
 
@@ -71,14 +75,13 @@ std::unique_ptr<File> JournalAhead::TakeSpare() {
 
 void JournalAhead::Run() {
   NameThread("dlo-ahead");
-  std::uint64_t done = 0;
   while (true) {
     std::uint64_t end = 0;
     {
       std::unique_lock lock(wake_mutex_);
-      wake_.wait(lock, [&] { return stop_ || end_ != done; });
+      wake_.wait(lock, [&] { return stop_ || end_ != seen_; });
       if (stop_) return;
-      end = done = end_;
+      end = seen_ = end_;
     }
     if (end > 0) Step(end);
   }
@@ -96,6 +99,7 @@ void JournalAhead::Step(std::uint64_t end) {
     if (hashed < end) {
       // A failure shows again, and is handled, when the appending thread asks for the whole.
       if (!hash_.Advance(*active_, std::min(end, hashed + piece_))) return;
+      if (sealed_.size() == kCachedSegments) sealed_.front()->Uncache(hashed, hash_.bytes() - hashed);
       continue;
     }
     if (end < capacity_ / 2 || spare_taken_ || spare_failed_ || spare_ != nullptr) return;

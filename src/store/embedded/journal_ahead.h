@@ -2,11 +2,14 @@
 // time, and the next file with its space reserved. Writing zeros over that space first was measured (bench/receipts,
 // ext4): a lone sync took 165 us where it takes 225 us, but under load the disk wrote everything twice, receipts/s fell
 // by 15 % and p99 rose from 3 to 7 ms.
+// And what is rarely read again leaves the system's memory: a journal that only grows would push out what others need,
+// and a new page costs more than one that was just given back (docs/performance.md).
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -47,17 +50,19 @@ class JournalAhead {
   const std::uint64_t piece_;
 
   std::atomic<bool> roll_waits_{false};  // the worker steps back: a mutex alone would let it go on and on
-  std::mutex work_mutex_;                // held for one piece of work; guards the next six
+  std::mutex work_mutex_;                // held for one piece of work; guards the next seven
   std::shared_ptr<File> active_;
   std::uint64_t capacity_ = 0;
+  std::deque<std::shared_ptr<File>> sealed_;  // the newest, kept in the system's memory
   SegmentHash hash_;
   std::unique_ptr<File> spare_;
   bool spare_taken_ = false;
   bool spare_failed_ = false;
 
-  std::mutex wake_mutex_;  // guards the next two
+  std::mutex wake_mutex_;  // guards the next three
   std::condition_variable wake_;
   std::uint64_t end_ = 0;
+  std::uint64_t seen_ = 0;  // end_ as the worker last saw it
   bool stop_ = false;
   std::uint64_t next_wake_ = 0;  // of the appending thread
   std::thread thread_;

@@ -12,8 +12,6 @@
 namespace dlo::store {
 namespace {
 
-constexpr std::array kMigrations = {kSchema1};
-
 struct UniqueIndex {
   const char* name;
   const char* table;

@@ -44,7 +44,7 @@ class LettersFixture : public testing::Test {
     auto db = Db::Open(":memory:", Db::Mode::writer);
     if (!db) throw Failure(db.error());
     db_ = std::move(*db);
-    OrThrow(db_->Exec(kSchema1));
+    for (const char* migration : kMigrations) OrThrow(db_->Exec(migration));
     OrThrow(db_->Exec("INSERT INTO meta VALUES ('journal_seq', 0), ('duplicates', 0), ('pruned', 0)"));
   }
 
