@@ -16,7 +16,7 @@ namespace dlo::bench {
 namespace {
 
 struct Sizes {
-  int events = 100'000, letters = 1'000'000, rounds = 3;
+  int events = 100'000, letters = 1'000'000, rounds = 5;
 };
 
 Receipt MakeReceipt(std::int64_t n, std::string_view prefix) {

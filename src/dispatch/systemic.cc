@@ -1,6 +1,8 @@
 #include "dispatch/systemic.h"
 
 #include <algorithm>
+#include <functional>
+#include <string>
 #include <utility>
 
 namespace dlo::dispatch {
@@ -19,14 +21,16 @@ Systemic::Verdict Systemic::Ended(const RunContext& run, const Transition& trans
   if (run.replaying || run.attempt != 1) return Verdict::nothing;
   Cause& slot = recent_[next_];
   if (!slot.fingerprint.empty()) --permanent_;
-  slot = permanent ? Cause{transition.fingerprint, transition.outcome.message} : Cause{};
+  slot = permanent ? Cause{transition.fingerprint, transition.outcome.message,
+                           std::hash<std::string>()(transition.fingerprint)}
+                   : Cause{};
   if (!slot.fingerprint.empty()) ++permanent_;
   next_ = (next_ + 1) % kWindow;
   seen_ = std::min(seen_ + 1, kWindow);
   if (seen_ < kWindow || permanent_ < kTrip) return Verdict::nothing;
 
   const Cause& cause = Majority();
-  if (static_cast<std::size_t>(std::ranges::count(recent_, cause.fingerprint, &Cause::fingerprint)) < kTrip) {
+  if (static_cast<std::size_t>(std::ranges::count(recent_, cause.number, &Cause::number)) < kTrip) {
     return Verdict::nothing;
   }
   Pause(cause, now);
@@ -41,13 +45,13 @@ const Systemic::Cause& Systemic::Majority() const {
   std::size_t votes = 0;
   for (const Cause& cause : recent_) {
     if (votes == 0) candidate = &cause;
-    votes += candidate->fingerprint == cause.fingerprint ? 1 : std::size_t(-1);
+    votes += candidate->number == cause.number ? 1 : std::size_t(-1);
   }
   return *candidate;
 }
 
 void Systemic::Load(std::string fingerprint, Time now) {
-  Pause(Cause{std::move(fingerprint), {}}, now);
+  Pause(Cause{.fingerprint = std::move(fingerprint), .message = {}}, now);
   next_probe_at_ = now;  // a restart is often the mend
 }
 

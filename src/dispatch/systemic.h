@@ -46,6 +46,7 @@ class Systemic {
   struct Cause {
     std::string fingerprint;  // of a permanent failure; empty = ended otherwise
     std::string message;
+    std::size_t number = 0;  // made of the fingerprint: each failure is compared with all
   };
   [[nodiscard]] const Cause& Majority() const;
   void Pause(Cause cause, Time now);

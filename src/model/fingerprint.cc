@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <span>
 
@@ -266,6 +267,13 @@ std::string Fingerprint(FailureClass failure_class, std::string_view code, std::
   }
   const Sha256Digest digest = Sha256(text);
   return HexEncode(std::span(digest).first(8));
+}
+
+std::optional<std::int64_t> FingerprintNumber(std::string_view hex) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), value, 16);
+  if (hex.size() != 16 || error != std::errc() || end != hex.data() + hex.size()) return std::nullopt;
+  return static_cast<std::int64_t>(value);
 }
 
 }  // namespace dlo

@@ -2,6 +2,8 @@
 // times. Groups, the systemic breaker and standing decisions all read it.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,5 +20,8 @@ namespace dlo {
 /// yet exhausted their budget use class `exhausted`, so that a letter keeps its fingerprint when it dies.
 [[nodiscard]] std::string Fingerprint(FailureClass failure_class, std::string_view code, std::string_view message,
                                       std::string_view kind);
+
+/// 16 hex digits as the number that the index keeps; nullopt for anything else.
+[[nodiscard]] std::optional<std::int64_t> FingerprintNumber(std::string_view hex);
 
 }  // namespace dlo

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <utility>
+
+#include "model/fingerprint.h"
 
 namespace dlo::store {
 namespace {
@@ -18,13 +19,6 @@ bool Has(const std::vector<T>& list, T value) {
 /// A person who names the class or the letters themselves has decided about poison.
 bool NamesPoison(const Filter& filter) {
   return !filter.ids.empty() || Has(filter.classes, FailureClass::poison);
-}
-
-std::optional<std::int64_t> FingerprintNumber(std::string_view hex) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), value, 16);
-  if (hex.size() != 16 || error != std::errc() || end != hex.data() + hex.size()) return std::nullopt;
-  return static_cast<std::int64_t>(value);
 }
 
 /// As SQLite's lower(): ASCII alone.

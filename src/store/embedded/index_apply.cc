@@ -5,6 +5,7 @@
 #include "base/encoding.h"
 #include "base/log.h"
 #include "base/time_text.h"
+#include "model/fingerprint.h"
 #include "model/law.h"
 #include "store/embedded/index_queue.h"
 #include "store/embedded/index_values.h"
