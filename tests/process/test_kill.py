@@ -151,10 +151,18 @@ class Kill(unittest.TestCase):
     def test_a_handler_that_kills_the_server_three_times_is_parked_as_crashed(self):
         handler = Handler()
         office = Office(handler)
-        handler.script["evt_killer"] = lambda n, h: office.kill() or (200, {}, b"")
+        answered = threading.Event()  # the handler may be called before the sender has its answer
+
+        def kill(n, headers):
+            answered.wait(20)
+            office.kill()
+            return 200, {}, b""
+
+        handler.script["evt_killer"] = kill
         try:
             office.start()
             event_id = office.stored(event("evt_killer"))
+            answered.set()
             for n in range(3):
                 wait_for("the server died", lambda: office.process.poll() is not None)
                 office.start()
