@@ -2,13 +2,17 @@
 #pragma once
 
 #include "store/access.h"
+#include "store/decisions.h"
 #include "store/figures.h"
 #include "store/inbox.h"
 #include "store/letters.h"
+#include "store/notes.h"
 #include "store/quarantine.h"
 #include "store/queue.h"
 #include "store/replays.h"
 #include "store/retention.h"
+#include "store/revisions.h"
+#include "store/rules.h"
 #include "store/sources.h"
 
 namespace dlo::store {
@@ -17,6 +21,10 @@ class Store : public Inbox,
               public Queue,
               public Letters,
               public Replays,
+              public Decisions,
+              public RuleBook,
+              public NoteBook,
+              public Revisions,
               public Access,
               public Quarantine,
               public Sources,

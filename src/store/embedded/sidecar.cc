@@ -15,12 +15,13 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::array kTables = {
-    SidecarTable{"events",
-                 "SELECT e.id, n.name AS source, e.received_at, e.state, e.class, e.token, e.attempts, e.tries, "
-                 "e.attempt_no, e.crashes, e.replay_id, e.replays, e.replays_failed, e.fingerprint, e.parked_at, "
-                 "e.finished_at FROM events e LEFT JOIN names n ON n.id = e.source WHERE e.id BETWEEN ?1 AND ?2 "
-                 "ORDER BY e.id",
-                 "DELETE FROM events WHERE id = ?1"},
+    SidecarTable{
+        "events",
+        "SELECT e.id, n.name AS source, e.received_at, e.state, e.class, e.token, e.attempts, e.tries, "
+        "e.attempt_no, e.crashes, e.replay_id, e.replays, e.replays_failed, e.fingerprint, e.parked_at, "
+        "e.finished_at, e.revision FROM events e LEFT JOIN names n ON n.id = e.source WHERE e.id BETWEEN ?1 AND ?2 "
+        "ORDER BY e.id",
+        "DELETE FROM events WHERE id = ?1"},
     SidecarTable{
         "receipts",
         "SELECT id, key, kind, subject, account, livemode, occurred_at, segment, position, length, body_bytes, "
@@ -36,10 +37,19 @@ constexpr std::array kTables = {
         "attempts",
         "SELECT a.event_id AS id, a.number, a.token, a.started_at, a.finished_at, w.name AS worker, "
         "t.name AS target, a.outcome, a.code, a.message, a.detail, a.http_status, a.handler_version, a.effect, "
-        "a.replay_id, a.late FROM attempts a LEFT JOIN names w ON w.id = a.worker "
+        "a.replay_id, a.late, a.revision FROM attempts a LEFT JOIN names w ON w.id = a.worker "
         "LEFT JOIN names t ON t.id = a.target WHERE a.event_id BETWEEN ?1 AND ?2 "
         "ORDER BY a.event_id, a.number",
         "DELETE FROM attempts WHERE event_id = ?1"},
+    SidecarTable{"revisions",
+                 "SELECT event_id AS id, number, at, actor, role, reason, body_bytes, body_sha256, body FROM revisions "
+                 "WHERE event_id BETWEEN ?1 AND ?2 ORDER BY event_id, number",
+                 "DELETE FROM revisions WHERE event_id = ?1"},
+    // Append-only, as the audit log: they stay.
+    SidecarTable{"notes",
+                 "SELECT event_id AS id, id AS note, at, actor, role, text FROM notes WHERE event_id BETWEEN ?1 AND ?2 "
+                 "ORDER BY event_id, id",
+                 nullptr},
     SidecarTable{"audit",
                  "SELECT event_id AS id, seq, at, actor, role, action, reason, details FROM audit "
                  "WHERE event_id BETWEEN ?1 AND ?2 AND event_id <> 0 ORDER BY event_id, seq",
