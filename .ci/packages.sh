@@ -1,6 +1,6 @@
 # What the build and the tests need, by Debian's and Ubuntu's names. Sourced by ./run and ./test.
 build_packages=(g++ cmake ninja-build ccache pkg-config libssl-dev libcurl4-openssl-dev libfmt-dev
-  libspdlog-dev libcli11-dev libtomlplusplus-dev libjemalloc-dev ca-certificates)
+  libspdlog-dev libcli11-dev libtomlplusplus-dev libjemalloc-dev libzstd-dev ca-certificates)
 test_packages=(libgtest-dev libgmock-dev python3 python3-venv curl procps openssl nginx haproxy clang-format-19)
 
 # Debian 12's default Boost is older than what the edge needs; later systems ship a newer default.

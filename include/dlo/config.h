@@ -112,6 +112,14 @@ struct StoreConfig {
   double warn_free_percent = 20;  // less: a warning in the log, and dlo_disk_low is 1
 };
 
+/// What becomes of events that are over. Unset = infinity: it stays where it is.
+struct RetentionConfig {
+  std::optional<Duration> succeeded = std::chrono::hours(24 * 14);   // then archived, and pruned from the index
+  std::optional<Duration> closed = std::chrono::hours(24 * 90);      // likewise: replayed and resolved ones
+  std::optional<Duration> cold_after = std::chrono::hours(24 * 90);  // unresolved letters move too, and stay listed
+  std::string archive;                                               // folder; empty: "archive" beside the database
+};
+
 struct ServerConfig {
   std::string listen = "127.0.0.1:8686";
   std::string tls_cert, tls_key;  // PEM files; both or none
@@ -142,6 +150,7 @@ struct Config {
   StoreConfig store;
   ServerConfig server;
   DispatchConfig dispatch;
+  RetentionConfig retention;
   std::vector<SourceConfig> sources;
   std::vector<TargetConfig> targets;
   std::string log_level = "info";  // debug | info | warn | error

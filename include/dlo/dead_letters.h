@@ -74,6 +74,45 @@ struct DrainStats {
   bool finished = true;
 };
 
+/// Days as a person gives them; unset = infinity, which disables.
+struct PruneRequest {
+  std::optional<double> dead_older_than_days;
+  std::optional<double> succeeded_older_than_days;
+};
+
+struct PruneReport {
+  std::int64_t succeeded = 0;  // pruned: bytes and history are in the archive, the key is still known
+  std::int64_t closed = 0;     // likewise, of replayed and resolved events
+  std::int64_t letters = 0;    // unresolved: moved to the archive, still listed, counted and replayable
+  std::int64_t segments = 0;   // of the journal, moved to the archive
+  std::int64_t on_hold = 0;    // segments that were left because of a legal hold
+  bool finished = true;        // false: the rest goes on in the background
+
+  [[nodiscard]] std::int64_t pruned() const { return succeeded + closed; }
+};
+
+/// What a filter matches is neither pruned nor moved while a legal hold on it lasts.
+struct LegalHold {
+  std::int64_t id = 0;
+  Time created_at{};
+  std::string actor, reason, filter;  // filter as JSON
+  std::optional<Time> ended_at;
+  std::string ended_by, end_reason;
+};
+
+struct ArchivedSegment {
+  std::int64_t segment = 0;
+  EventId first = 0, last = 0;      // receipts
+  std::int64_t events = 0;          // when it was moved
+  std::int64_t letters = 0;         // of them unresolved then
+  std::int64_t pruned = 0;          // of them, by all parts
+  std::int64_t parts = 0;           // sidecars
+  std::int64_t bytes = 0;           // of its files
+  std::int64_t original_bytes = 0;  // of the segment
+  Time moved_at{};
+  std::string file, sha256, original_sha256;
+};
+
 class DeadLetters {
  public:
   virtual ~DeadLetters() = default;
@@ -99,6 +138,23 @@ class DeadLetters {
   /// One pass over exhausted letters (of one source, or all), oldest first; waits up to `wait` for their outcomes.
   virtual Result<DrainStats> Drain(const std::string& source, Duration wait, const Actor& actor) = 0;
 
+  /// Moves letters parked before so many days to the archive (they stay listed, counted and replayable) and prunes
+  /// succeeded events that ended before so many days, whole segments of the journal at a time; waits up to `wait`, then
+  /// the rest goes on in the background. Error invalid, "bad_days", for 0 or less.
+  virtual Result<PruneReport> PruneOlder(const PruneRequest& request, Duration wait, const Actor& actor) = 0;
+  /// As accrue has them: dead letters, succeeded events. `days` unset = infinity: nothing.
+  Result<PruneReport> Prune(std::optional<double> days, const Actor& actor) {
+    return PruneOlder({.dead_older_than_days = days}, std::chrono::minutes(5), actor);
+  }
+  Result<PruneReport> PruneSucceeded(std::optional<double> days, const Actor& actor) {
+    return PruneOlder({.succeeded_older_than_days = days}, std::chrono::minutes(5), actor);
+  }
+  /// Ended ones included, newest first.
+  virtual Result<std::vector<LegalHold>> LegalHolds() = 0;
+  /// The filter takes every event that it matches, in any state unless it names some. The actor's reason is mandatory.
+  virtual Result<LegalHold> AddLegalHold(const Filter& filter, const Actor& actor) = 0;
+  virtual Result<LegalHold> EndLegalHold(std::int64_t id, const Actor& actor) = 0;
+
   virtual Result<Letter> Hold(EventId id, const HoldRequest& request, const Actor& actor) = 0;
   virtual Result<Letter> Release(EventId id, const Actor& actor) = 0;
   virtual Result<Letter> Resolve(EventId id, ResolveCode code, const Actor& actor) = 0;
@@ -121,6 +177,16 @@ class DeadLetters {
   ReplayProgress ReplayOrThrow(std::int64_t id) { return OrThrow(Replay(id)); }
   std::vector<ReplayProgress> ReplaysOrThrow(int limit = 50) { return OrThrow(Replays(limit)); }
   DrainStats DrainOrThrow(const std::string& s, Duration wait, const Actor& a) { return OrThrow(Drain(s, wait, a)); }
+  PruneReport PruneOlderOrThrow(const PruneRequest& r, Duration wait, const Actor& a) {
+    return OrThrow(PruneOlder(r, wait, a));
+  }
+  PruneReport PruneOrThrow(std::optional<double> days, const Actor& a) { return OrThrow(Prune(days, a)); }
+  PruneReport PruneSucceededOrThrow(std::optional<double> days, const Actor& a) {
+    return OrThrow(PruneSucceeded(days, a));
+  }
+  std::vector<LegalHold> LegalHoldsOrThrow() { return OrThrow(LegalHolds()); }
+  LegalHold AddLegalHoldOrThrow(const Filter& f, const Actor& a) { return OrThrow(AddLegalHold(f, a)); }
+  LegalHold EndLegalHoldOrThrow(std::int64_t id, const Actor& a) { return OrThrow(EndLegalHold(id, a)); }
   Letter HoldOrThrow(EventId id, const HoldRequest& r, const Actor& a) { return OrThrow(Hold(id, r, a)); }
   Letter ReleaseOrThrow(EventId id, const Actor& a) { return OrThrow(Release(id, a)); }
   Letter ResolveOrThrow(EventId id, ResolveCode c, const Actor& a) { return OrThrow(Resolve(id, c, a)); }

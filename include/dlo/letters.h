@@ -92,6 +92,8 @@ struct LetterDetail {
   std::string body_sha256;        // hex
   std::vector<Header> headers;    // secrets redacted by the server, not here
   std::vector<Attempt> attempts;  // newest first
+  std::string archived_in;        // the archive's file that has its bytes; empty: they are in the journal
+  bool pruned = false;            // closed, and its rows are gone: all this is from the archive
 };
 
 struct AuditRecord {

@@ -79,6 +79,18 @@ class Table {
       }
     }
   }
+  /// As Length; "infinity" unsets it.
+  void LengthOrInfinity(const char* key, std::optional<Duration>& out) {
+    const auto* node = table_.get(key);
+    if (node != nullptr && node->value_exact<std::string>() == "infinity") {
+      known_.insert(key);
+      out.reset();
+      return;
+    }
+    Duration length = out.value_or(Duration(0));
+    Length(key, length);
+    if (node != nullptr) out = length;
+  }
   void Bytes(const char* key, std::size_t& out) {
     if (const auto* node = Find(key)) {
       if (const auto n = node->value_exact<std::int64_t>(); n && *n >= 0) {
@@ -157,6 +169,7 @@ class Reader {
     Section(top, "store", [&](Table& t) { ReadStore(t, config.store); });
     Section(top, "server", [&](Table& t) { ReadServer(t, config.server); });
     Section(top, "dispatch", [&](Table& t) { t.Number("max_running", config.dispatch.max_running, 0, 100'000); });
+    Section(top, "retention", [&](Table& t) { ReadRetention(t, config.retention); });
     Section(top, "log", [&](Table& t) { t.Text("level", config.log_level); });
     Each(top, "source", [&](Table& t) { config.sources.push_back(ReadSource(t)); });
     Each(top, "target", [&](Table& t) { config.targets.push_back(ReadTarget(t)); });
@@ -206,6 +219,13 @@ class Reader {
     t.Real("min_free_percent", s.min_free_percent, 0, 50);
     t.Real("warn_free_percent", s.warn_free_percent, 0, 100);
     t.Number("max_waiting", s.max_waiting, 1, 1'000'000'000);
+  }
+
+  static void ReadRetention(Table& t, RetentionConfig& r) {
+    t.LengthOrInfinity("succeeded", r.succeeded);
+    t.LengthOrInfinity("closed", r.closed);
+    t.LengthOrInfinity("cold_after", r.cold_after);
+    t.Text("archive", r.archive);
   }
 
   static void ReadServer(Table& t, ServerConfig& s) {

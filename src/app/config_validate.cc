@@ -75,6 +75,18 @@ Result<void> CheckStore(const StoreConfig& store) {
   return {};
 }
 
+Result<void> CheckRetention(const RetentionConfig& retention) {
+  const std::pair<const char*, const std::optional<Duration>*> periods[] = {
+      {"retention.succeeded", &retention.succeeded},
+      {"retention.closed", &retention.closed},
+      {"retention.cold_after", &retention.cold_after}};
+  for (const auto& [name, period] : periods) {
+    if (!*period) continue;
+    if (auto ok = Check({Length(name, **period, std::chrono::seconds(1), std::chrono::days(365'000))}); !ok) return ok;
+  }
+  return {};
+}
+
 Result<void> CheckServer(const ServerConfig& server, const std::vector<SourceConfig>& sources) {
   using std::chrono::hours;
   using std::chrono::milliseconds;
@@ -181,6 +193,7 @@ Result<void> CheckTarget(const TargetConfig& target) {
 Result<void> Config::Validate() const {
   if (auto ok = CheckStore(store); !ok) return ok;
   if (auto ok = CheckServer(server, sources); !ok) return ok;
+  if (auto ok = CheckRetention(retention); !ok) return ok;
   if (auto ok = Check({{"dispatch.max_running", dispatch.max_running, 0, 100'000}}); !ok) return ok;
   std::set<std::string> target_names;
   for (const TargetConfig& target : targets) {

@@ -64,6 +64,10 @@ int main(int argc, char** argv) {
       .config_check = [&](const std::string& path) { return dlo::app::CheckConfig(path, Environment, std::cout); },
       .verify = [&](const std::string& path,
                     bool json) { return dlo::app::Verify(path, json, Environment, files, std::cout); },
+      .archive_export =
+          [&](const std::string& path, const std::string& to, bool json) {
+            return dlo::app::ExportArchive(path, to, json, Environment, files, std::cout);
+          },
       .environment = Environment,
       .wait = Wait,
       .clock = clock,

@@ -13,6 +13,7 @@
 #include "base/metrics.h"
 #include "deadletter/desk.h"
 #include "deadletter/replay_pacer.h"
+#include "deadletter/retention.h"
 #include "dispatch/dispatcher.h"
 #include "env/clock.h"
 #include "env/crash_points.h"
@@ -73,6 +74,7 @@ class OfficeImpl final : public Office {
     store::EmbeddedOptions options;
     options.database = DatabasePath(config_);
     options.hot_bytes = config_.store.hot_bytes;
+    options.archive = ArchivePath(config_);
     options.holds_lane = [this](const std::string& source) { return HoldsLane(source); };
     options.same_event = [this](const std::string& source, std::string_view first, std::string_view second) {
       return same_event_.SameEvent(source, first, second);
@@ -95,7 +97,11 @@ class OfficeImpl final : public Office {
                              .pacer = *pacer_,
                              .holds_lane = [this](const std::string& source) { return HoldsLane(source); },
                              .wait = [this](Duration length) { WaitForProgress(length); },
+                             .keep_closed = config_.retention.closed,
+                             .go_on = [this](Duration worked) { return RestOfArchive(worked); },
                              .ring = [this] { housekeeping_loop_.Ring(); }});
+    archivist_ = std::make_unique<deadletter::Archivist>(*store_, config_.retention,
+                                                         [this](Duration worked) { return RestOfArchive(worked); });
     scrape_ = std::make_unique<observe::Scrape>(metrics_, *store_, clock_);
     health_ = std::make_unique<observe::Health>(*store_);
     return {};
@@ -107,6 +113,7 @@ class OfficeImpl final : public Office {
     }
     dispatch_loop_.Start();
     housekeeping_loop_.Start();
+    archive_loop_.Start();
     started_ = true;
     return {};
   }
@@ -117,7 +124,13 @@ class OfficeImpl final : public Office {
     stopped_ = true;
     if (health_) health_->SetDraining();
     if (desk_) desk_->StopWaiting();  // a drain that waits would keep its connection
+    {
+      const std::lock_guard archive_lock(archive_mutex_);
+      archive_stops_ = true;
+    }
+    archive_stop_.notify_all();
     if (server_) server_->Stop(kEdgeGrace);
+    archive_loop_.Stop();
     housekeeping_loop_.Stop();
     dispatch_loop_.Stop();
     if (dispatcher_ && started_) dispatcher_->Drain(kHandlerGrace);
@@ -183,6 +196,12 @@ class OfficeImpl final : public Office {
   void WaitForProgress(Duration length) {
     std::unique_lock lock(progress_mutex_);
     progress_.wait_for(lock, std::min(length, Duration(std::chrono::milliseconds(50))));
+  }
+
+  /// Between two pieces of the archive's work. False: it must end.
+  bool RestOfArchive(Duration worked) {
+    std::unique_lock lock(archive_mutex_);
+    return !archive_stop_.wait_for(lock, deadletter::RestAfter(worked), [this] { return archive_stops_; });
   }
 
   Time DispatchOnce(Time now) {
@@ -256,6 +275,7 @@ class OfficeImpl final : public Office {
   std::unique_ptr<dispatch::Dispatcher> dispatcher_;
   std::unique_ptr<deadletter::ReplayPacer> pacer_;
   std::unique_ptr<deadletter::Desk> desk_;
+  std::unique_ptr<deadletter::Archivist> archivist_;
   std::unique_ptr<observe::Scrape> scrape_;
   std::unique_ptr<observe::Health> health_;
   std::unique_ptr<server::Ingest> ingest_;
@@ -265,12 +285,16 @@ class OfficeImpl final : public Office {
 
   std::mutex progress_mutex_;
   std::condition_variable progress_;
+  std::mutex archive_mutex_;
+  std::condition_variable archive_stop_;
+  bool archive_stops_ = false;
   bool dispatch_trouble_ = false;
   std::mutex stop_mutex_;
   bool started_ = false;
   bool stopped_ = false;
   // Last, so that they end first.
   Loop dispatch_loop_{"dlo-dispatch", clock_, [this](Time now) { return DispatchOnce(now); }};
+  Loop archive_loop_{"dlo-archive", clock_, [this](Time now) { return archivist_->RunOnce(now); }};
   Loop housekeeping_loop_{"dlo-house", clock_, [this](Time now) { return KeepHouse(now); }};
 };
 
@@ -278,6 +302,10 @@ class OfficeImpl final : public Office {
 
 std::string DatabasePath(const Config& config) {
   return config.store.url.substr(std::string_view("sqlite:").size());
+}
+
+std::string ArchivePath(const Config& config) {
+  return config.retention.archive.empty() ? store::ArchiveFolder(DatabasePath(config)) : config.retention.archive;
 }
 
 Result<std::unique_ptr<Office>> Office::Open(OfficeOptions options) {

@@ -19,6 +19,8 @@ struct OfficeOptions {
 
 /// The database's path in store.url.
 [[nodiscard]] std::string DatabasePath(const Config& config);
+/// The archive's folder.
+[[nodiscard]] std::string ArchivePath(const Config& config);
 
 class Office : public Service {
  public:

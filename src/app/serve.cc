@@ -7,6 +7,7 @@
 #include "app/office.h"
 #include "base/log.h"
 #include "env/descriptors.h"
+#include "store/embedded/archive_verify.h"
 #include "store/embedded/embedded_store.h"
 #include "store/embedded/journal_verify.h"
 
@@ -113,9 +114,16 @@ int CheckConfig(const std::string& config_path, const Environment& environment, 
 int Verify(const std::string& config_path, bool json, const Environment& environment, Files& files, std::ostream& out) {
   const Result<Config> config = LoadConfig(config_path, environment);
   if (!config) return Refuse(config.error());
-  const std::string folder = store::JournalFolder(DatabasePath(*config));
-  const Result<store::JournalReport> report = store::VerifyJournal(files, folder);
+  const std::string folder = store::JournalFolder(DatabasePath(*config)), archive_folder = ArchivePath(*config);
+  const Result<store::JournalReport> report = store::VerifyJournal(files, folder, archive_folder);
   if (!report) return Refuse(report.error());
+  const Result<store::ArchiveReport> archive = store::VerifyArchive(files, archive_folder);
+  if (!archive) return Refuse(archive.error());
+  // A damaged archive shows itself in both.
+  std::vector<std::string> problems = archive->problems;
+  for (const std::string& problem : report->problems) {
+    if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(problem);
+  }
   if (json) {
     out << boost::json::serialize(boost::json::object{
                {"journal", folder},
@@ -124,7 +132,15 @@ int Verify(const std::string& config_path, bool json, const Environment& environ
                {"bytes", report->bytes},
                {"last_seq", report->last_seq},
                {"torn_bytes", report->torn_bytes},
-               {"problems", boost::json::array(report->problems.begin(), report->problems.end())},
+               {"archive",
+                {{"folder", archive_folder},
+                 {"segments", archive->segments},
+                 {"files", archive->files},
+                 {"bytes", archive->bytes},
+                 {"original_bytes", archive->original_bytes},
+                 {"lines", archive->lines},
+                 {"head", archive->head}}},
+               {"problems", boost::json::array(problems.begin(), problems.end())},
            })
         << '\n';
   } else {
@@ -134,10 +150,37 @@ int Verify(const std::string& config_path, bool json, const Environment& environ
       out << "  " << report->torn_bytes
           << " bytes behind the last whole batch: being written, or cut at the next start\n";
     }
-    for (const std::string& problem : report->problems) out << "  DAMAGED " << problem << '\n';
-    out << (report->problems.empty() ? "  sound: every checksum, every body's digest, every link of the chain\n" : "");
+    if (archive->lines > 0) {
+      out << archive_folder << ": " << archive->segments << " of the segments in " << archive->files << " files, "
+          << archive->bytes << " bytes, manifest of " << archive->lines << " lines, head " << archive->head << '\n';
+    }
+    for (const std::string& problem : problems) out << "  DAMAGED " << problem << '\n';
+    out << (problems.empty() ? "  sound: every checksum, every body's digest, every link of the chain\n" : "");
   }
-  return report->problems.empty() ? 0 : 1;
+  return problems.empty() ? 0 : 1;
+}
+
+int ExportArchive(const std::string& config_path, const std::string& to, bool json, const Environment& environment,
+                  Files& files, std::ostream& out) {
+  const Result<Config> config = LoadConfig(config_path, environment);
+  if (!config) return Refuse(config.error());
+  const auto done = store::ExportArchive(files, ArchivePath(*config), to);
+  if (!done) {
+    std::cerr << "dlo archive export: " << done.error().message << '\n';
+    return 1;
+  }
+  if (json) {
+    out << boost::json::serialize(boost::json::object{{"folder", to},
+                                                      {"segments", done->segments},
+                                                      {"files", done->files},
+                                                      {"bytes", done->original_bytes},
+                                                      {"head", done->head}})
+        << '\n';
+  } else {
+    out << to << ": " << done->segments << " segments, " << done->files << " files, " << done->original_bytes
+        << " bytes; check them with `cd " << to << " && sha256sum -c SHA256SUMS`\n";
+  }
+  return 0;
 }
 
 }  // namespace dlo::app

@@ -18,8 +18,12 @@ int Serve(const std::string& config_path, const Environment& environment, const 
 /// Prints what is wrong, all of it, or a summary. Returns 0 or 1.
 int CheckConfig(const std::string& config_path, const Environment& environment, std::ostream& out);
 
-/// Reads the journal of the configured store, takes no lock and changes nothing; prints a report that names each
-/// damaged place. Returns 0 when all of it is sound, 1 otherwise.
+/// Reads the journal and the archive of the configured store, takes no lock and changes nothing; prints a report that
+/// names each damaged place. Returns 0 when all of it is sound, 1 otherwise.
 int Verify(const std::string& config_path, bool json, const Environment& environment, Files& files, std::ostream& out);
+
+/// Writes the archive of the configured store into the folder `to`, decompressed, with SHA256SUMS. Returns 0 or 1.
+int ExportArchive(const std::string& config_path, const std::string& to, bool json, const Environment& environment,
+                  Files& files, std::ostream& out);
 
 }  // namespace dlo::app

@@ -56,6 +56,7 @@ int RunCli(int argc, const char* const* argv, const CliDeps& deps) {
   AddReplayCommands(app, context);
   AddTriageCommands(app, context);
   AddAccessCommands(app, context);
+  AddRetentionCommands(app, context);
   AddDemoHandlerCommand(app, context);
   AddDemoCommand(app, context);
   try {

@@ -35,6 +35,7 @@ struct CliDeps {
   std::function<int(const ServeOptions&)> serve;
   std::function<int(const std::string& path)> config_check;
   std::function<int(const std::string& config_path, bool json)> verify;
+  std::function<int(const std::string& config_path, const std::string& to, bool json)> archive_export;
   std::function<std::optional<std::string>(const std::string& name)> environment;
   /// Returns true after that long, false at once when the process was asked to stop (SIGINT, SIGTERM).
   std::function<bool(Duration)> wait;

@@ -68,6 +68,7 @@ void AddTailCommand(CLI::App& app, Context& context);
 void AddTriageCommands(CLI::App& app, Context& context);
 void AddReplayCommands(CLI::App& app, Context& context);
 void AddAccessCommands(CLI::App& app, Context& context);
+void AddRetentionCommands(CLI::App& app, Context& context);
 void AddSendCommand(CLI::App& app, Context& context);
 void AddDemoHandlerCommand(CLI::App& app, Context& context);
 void AddDemoCommand(CLI::App& app, Context& context);

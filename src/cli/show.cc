@@ -64,6 +64,10 @@ void Facts(Page& page, const value& event, const value& letter) {
     page.Fact("Deliveries", fmt::format("{}, the last {}", n, Text(letter, "last_seen_at")));
   }
   if (const value* verdict = Field(event, "verdict")) page.Fact("Verified", Verified(*verdict));
+  if (std::string file = Text(event, "archived_in"); !file.empty()) {
+    page.Fact("Archived",
+              file + (Flag(event, "pruned") ? "; all of this is from the archive" : "; its bytes are there"));
+  }
   page.Fact("Body", fmt::format("{} bytes, SHA-256 {}", Text(letter, "body_bytes"), Text(event, "body_sha256")));
 }
 

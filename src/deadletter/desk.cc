@@ -121,6 +121,11 @@ Result<Letter> Desk::Do(store::TriageAct act, const Actor& actor) {
   if (auto ok = CheckId(act.id); !ok) return std::unexpected(ok.error());
   const auto shown = deps_.store.Show(act.id);  // a source never changes, so reading it before the act is safe
   if (!shown) return std::unexpected(shown.error());
+  if (shown->pruned) {
+    return Fail(ErrorKind::conflict, shown->letter.state == State::replayed ? "already_replayed" : "archived",
+                fmt::format("Event {} is {}, and only the archive has it: {}. It can be read, not changed.", act.id,
+                            Name(shown->letter.state), shown->archived_in));
+  }
   act.keep_lane = deps_.holds_lane && deps_.holds_lane(shown->letter.source);
   auto done = deps_.store.Triage(std::span(&act, 1), actor, deps_.clock.Now());
   if (!done) return std::unexpected(done.error());

@@ -21,6 +21,10 @@ struct DeskDeps {
   std::function<bool(const std::string& source)> holds_lane;
   /// Blocks the caller about that long, or until something happened; how a drain waits for outcomes.
   std::function<void(Duration)> wait;
+  /// Of closed events (replayed, resolved), for PruneOlder; unset = they stay.
+  std::optional<Duration> keep_closed;
+  /// Called between pieces of a prune with how long the last one took. May be unset.
+  store::GoOn go_on;
   /// Called when letters became waiting, so that the housekeeping loop looks now. May be unset.
   std::function<void()> ring;
 };
@@ -44,6 +48,10 @@ class Desk final : public DeadLetters {
   Result<ReplayPlan> RequeueWhere(const Filter& filter, const ReplayOptions& options, const Actor& actor) override;
   Result<ReplayProgress> Replay(std::int64_t replay_id) override;
   Result<std::vector<ReplayProgress>> Replays(int limit) override;
+  Result<PruneReport> PruneOlder(const PruneRequest& request, Duration wait, const Actor& actor) override;
+  Result<std::vector<LegalHold>> LegalHolds() override;
+  Result<LegalHold> AddLegalHold(const Filter& filter, const Actor& actor) override;
+  Result<LegalHold> EndLegalHold(std::int64_t id, const Actor& actor) override;
   Result<DrainStats> Drain(const std::string& source, Duration wait, const Actor& actor) override;
 
   Result<Letter> Hold(EventId id, const HoldRequest& request, const Actor& actor) override;

@@ -176,6 +176,11 @@ Result<void> RealFiles::Remove(const std::string& path) {
   return {};
 }
 
+Result<void> RealFiles::MakeReadOnly(const std::string& path) {
+  if (chmod(path.c_str(), 0444) != 0) return SystemError("take the right to write from", path, errno);
+  return {};
+}
+
 Result<void> RealFiles::SyncFolder(const std::string& folder) {
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return SystemError("open the folder", folder, errno);

@@ -44,6 +44,8 @@ class Files {
   virtual Result<void> MakeFolders(const std::string& folder) = 0;
   virtual Result<void> Rename(const std::string& from, const std::string& to) = 0;
   virtual Result<void> Remove(const std::string& path) = 0;
+  /// Nobody but root may write it from now on; whoever has it open already still may.
+  virtual Result<void> MakeReadOnly(const std::string& /*path*/) { return {}; }
   /// fsync of the folder: makes creation, rename and removal in it durable.
   virtual Result<void> SyncFolder(const std::string& folder) = 0;
   [[nodiscard]] virtual bool Exists(const std::string& path) const = 0;
@@ -62,6 +64,7 @@ class RealFiles final : public Files {
   Result<void> MakeFolders(const std::string& folder) override;
   Result<void> Rename(const std::string& from, const std::string& to) override;
   Result<void> Remove(const std::string& path) override;
+  Result<void> MakeReadOnly(const std::string& path) override;
   Result<void> SyncFolder(const std::string& folder) override;
   [[nodiscard]] bool Exists(const std::string& path) const override;
   Result<std::unique_ptr<File>> Lock(const std::string& path) override;

@@ -159,6 +159,14 @@ std::optional<double> Fields::Decimal(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<double> Fields::Days(std::string_view name) {
+  const json::value* value = Take(name);
+  if (value == nullptr || (value->is_string() && value->as_string() == "infinity")) return std::nullopt;
+  if (value->is_number()) return value->to_number<double>();
+  Mistake(name, "a number of days, or \"infinity\"");
+  return std::nullopt;
+}
+
 bool Fields::Flag(std::string_view name) {
   const json::value* value = Take(name);
   if (value == nullptr) return false;

@@ -45,6 +45,8 @@ class Fields {
   std::optional<std::string> OptionalText(std::string_view name);
   std::int64_t Number(std::string_view name, std::int64_t otherwise);
   std::optional<double> Decimal(std::string_view name);
+  /// A number of days; unset when absent or "infinity".
+  std::optional<double> Days(std::string_view name);
   bool Flag(std::string_view name);
   /// Mandatory, an object.
   Filter TakeFilter(std::string_view name);

@@ -76,6 +76,7 @@ struct Route {
 std::span<const Route> LetterRoutes();     // events and dead letters
 std::span<const Route> ReplayRoutes();     // replays and drain
 std::span<const Route> AccessRoutes();     // tokens and audit
+std::span<const Route> RetentionRoutes();  // prune, legal holds, archive
 std::span<const Route> OperationRoutes();  // sources, rejected, stats, metrics, health
 [[nodiscard]] std::vector<Route> AllRoutes();
 

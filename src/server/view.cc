@@ -88,6 +88,8 @@ json::object View(const LetterDetail& d, std::string_view signature_header) {
                                 {"secret_id", d.verdict.secret_id},
                                 {"signed_at", When(d.verdict.signed_at)}};
   out["body_sha256"] = d.body_sha256;
+  out["archived_in"] = d.archived_in.empty() ? json::value(nullptr) : json::value(d.archived_in);
+  out["pruned"] = d.pruned;
   out["headers"] = ViewHeaders(d.headers, signature_header);
   return out;
 }

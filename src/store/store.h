@@ -8,6 +8,7 @@
 #include "store/quarantine.h"
 #include "store/queue.h"
 #include "store/replays.h"
+#include "store/retention.h"
 #include "store/sources.h"
 
 namespace dlo::store {
@@ -19,6 +20,7 @@ class Store : public Inbox,
               public Access,
               public Quarantine,
               public Sources,
+              public Retention,
               public FigureSource {
  public:
   /// Stops accepting, finishes what was accepted, flushes, releases the lock. Idempotent.

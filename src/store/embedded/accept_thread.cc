@@ -82,6 +82,18 @@ void AcceptThread::Stop() {
   if (!deps_.own_thread) Step();
 }
 
+Result<void> AcceptThread::Seal(Time begun_before) {
+  if (!deps_.own_thread) return deps_.journal.Seal(begun_before);
+  SealCall call{begun_before, {}};
+  std::unique_lock lock(mutex_);
+  sealed_.wait(lock, [this] { return stopping_ || seal_ == nullptr; });
+  if (stopping_) return Fail(ErrorKind::unavailable, "stopping", "the store is stopping");
+  seal_ = &call;
+  wake_.notify_one();
+  sealed_.wait(lock, [&call] { return call.done.has_value(); });
+  return std::move(*call.done);
+}
+
 bool AcceptThread::Step() {
   std::vector<Request> requests;
   {
@@ -99,11 +111,16 @@ void AcceptThread::Loop() {
     requests.clear();
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
-      if (waiting_.empty()) return;
+      wake_.wait(lock, [this] { return stopping_ || !waiting_.empty() || seal_ != nullptr; });
+      if (waiting_.empty() && seal_ == nullptr) return;
       requests.swap(waiting_);
     }
     AppendInGroups(requests);
+    const std::lock_guard lock(mutex_);
+    if (seal_ == nullptr) continue;
+    seal_->done = deps_.journal.Seal(seal_->begun_before);
+    seal_ = nullptr;
+    sealed_.notify_all();
   }
 }
 

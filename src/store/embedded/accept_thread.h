@@ -41,6 +41,8 @@ class AcceptThread {
   void Accept(std::vector<std::shared_ptr<Receipt>> batch, AcceptDone done);
   /// Without a thread: appends on the caller's what waits. False: nothing waited.
   bool Step();
+  /// Journal::Seal on the appending thread; waits for it.
+  Result<void> Seal(Time begun_before);
   /// ok, or why the last append failed. "store_failed" is for ever.
   [[nodiscard]] Result<void> Health() const;
   /// Seq of the newest receipt that is durable.
@@ -54,6 +56,11 @@ class AcceptThread {
     std::vector<std::int64_t> key_digests;
     AcceptDone done;
     std::int64_t bytes = 0;
+  };
+
+  struct SealCall {
+    Time begun_before{};
+    std::optional<Result<void>> done;
   };
 
   /// Takes the request, or says why not and leaves it.
@@ -73,6 +80,8 @@ class AcceptThread {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Request> waiting_;
+  SealCall* seal_ = nullptr;  // until it is taken
+  std::condition_variable sealed_;
   bool stopping_ = false;
   std::optional<Error> error_;  // of the last append
   std::thread thread_;

@@ -7,6 +7,9 @@
 #include "base/log.h"
 #include "store/embedded/accept_thread.h"
 #include "store/embedded/access.h"
+#include "store/embedded/archive_manifest.h"
+#include "store/embedded/archived_events.h"
+#include "store/embedded/archiver.h"
 #include "store/embedded/claimed_bodies.h"
 #include "store/embedded/figures.h"
 #include "store/embedded/hot_cache.h"
@@ -16,6 +19,8 @@
 #include "store/embedded/index_thread.h"
 #include "store/embedded/journal.h"
 #include "store/embedded/lane_release.h"
+#include "store/embedded/legal_holds.h"
+#include "store/embedded/prune.h"
 #include "store/embedded/quarantine.h"
 #include "store/embedded/reader_pool.h"
 #include "store/embedded/reads.h"
@@ -164,6 +169,33 @@ class EmbeddedStore final : public SteppedStore {
     return Read([](Db& db) { return ReadPauses(db); });
   }
 
+  // Retention
+  Result<ArchiveWork> ArchiveNext(const RetentionCutoffs& cutoffs, Time now, const GoOn& go_on,
+                                  Duration wait) override {
+    return archiver_->Next(cutoffs, now, go_on, wait);
+  }
+  Result<void> AuditRetention(const std::string& action, const std::string& details, const Actor& actor,
+                              Time now) override {
+    return Write(Flush::full, [&](IndexContext& c) { return WriteAudit(c.db, actor, now, action, 0, details); });
+  }
+  Result<std::vector<LegalHold>> LegalHolds() override {
+    return Read([](Db& db) { return ReadLegalHolds(db); });
+  }
+  Result<LegalHold> AddLegalHold(const Filter& filter, const Actor& actor, Time now) override {
+    auto hold = Write(Flush::full, [&](IndexContext& c) { return store::AddLegalHold(c.db, filter, actor, now); });
+    archiver_->HoldsChanged();
+    return hold;
+  }
+  Result<LegalHold> EndLegalHold(std::int64_t id, const Actor& actor, Time now) override {
+    auto hold = Write(Flush::full, [&](IndexContext& c) { return store::EndLegalHold(c.db, id, actor, now); });
+    archiver_->HoldsChanged();
+    return hold;
+  }
+  Result<std::vector<ArchivedSegment>> Archive(std::int64_t after, int limit) override {
+    return ListArchive(*manifest_, after, limit);
+  }
+  Result<std::vector<std::string>> ArchivedRecords(EventId id) override { return RecordsOf(files_, *manifest_, id); }
+
   // FigureSource
   Result<Figures> Read() override {
     return ReadFiguresWith([](Db& db, const FigureFacts& facts) { return ReadFigures(db, facts); });
@@ -199,12 +231,14 @@ class EmbeddedStore final : public SteppedStore {
   Counter* quarantine_dropped_ = nullptr;
   // Destroyed from the last to the first: the lock is released when nobody touches the files any more.
   std::unique_ptr<File> lock_;
+  std::unique_ptr<ArchiveManifest> manifest_;
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<Db> writer_;
   std::unique_ptr<Intake> intake_;
   std::unique_ptr<IndexThread> index_;
   std::unique_ptr<AcceptThread> accept_;
   ReaderPool readers_;
+  std::unique_ptr<Archiver> archiver_;
   std::once_flag closed_;
 };
 
@@ -216,9 +250,15 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
   if (!lock) return std::unexpected(std::move(lock.error()));
   lock_ = std::move(*lock);
 
-  Result<std::unique_ptr<Journal>> journal = Journal::Open(
-      files_, clock_, crash_points,
-      {.folder = JournalFolder(options_.database), .segment_bytes = options_.segment_bytes, .work_ahead = threads_});
+  if (options_.archive.empty()) options_.archive = ArchiveFolder(options_.database);
+  Result<std::unique_ptr<ArchiveManifest>> manifest = ArchiveManifest::Open(files_, options_.archive);
+  if (!manifest) return std::unexpected(std::move(manifest.error()));
+  manifest_ = std::move(*manifest);
+  Result<std::unique_ptr<Journal>> journal = Journal::Open(files_, clock_, crash_points,
+                                                           {.folder = JournalFolder(options_.database),
+                                                            .segment_bytes = options_.segment_bytes,
+                                                            .work_ahead = threads_,
+                                                            .archive = manifest_.get()});
   if (!journal) return std::unexpected(std::move(journal.error()));
   journal_ = std::move(*journal);
 
@@ -233,7 +273,7 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
       *journal_, hot_, Intake::Options{options_.same_event, options_.holds_lane, options_.keys_in_memory});
   index_ = std::make_unique<IndexThread>(IndexThreadDeps{*writer_, *intake_, clock_, crash_points, metrics, lag_});
   if (Result<void> loaded = index_->Load(); !loaded) return loaded;
-  const Result<Mark> mark = CatchUp(*journal_, *writer_, *index_, options_.key_digest);
+  const Result<Mark> mark = CatchUp(*journal_, files_, *manifest_, *writer_, *index_, options_.key_digest);
   if (!mark) return std::unexpected(mark.error());
   Result<KeyFilter> known = LoadKeyFilter(*writer_);
   if (!known) return std::unexpected(known.error());
@@ -244,6 +284,9 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
   index_->Start(*mark, threads_);
   accept_ = std::make_unique<AcceptThread>(
       AcceptThread::Deps{*journal_, *index_, lag_, clock_, metrics, options_.key_digest, threads_}, std::move(*known));
+  archiver_ =
+      std::make_unique<Archiver>(Archiver::Deps{files_, clock_, crash_points, *journal_, *manifest_, *index_, readers_,
+                                                [this](Time begun_before) { return accept_->Seal(begun_before); }});
   return {};
 }
 
@@ -285,7 +328,13 @@ void EmbeddedStore::WaitForIndex() {
 }
 
 Result<JournalRecord> EmbeddedStore::ReadReceipt(EventId id) {
-  const Result<Place> place = Read([&](Db& db) { return PlaceOf(db, id); });
+  const Result<Place> place = Read([&](Db& db) -> Result<Place> {
+    auto found = PlaceOf(db, id);
+    if (found || found.error().kind != ErrorKind::not_found) return found;
+    const auto pruned = FindPruned(db, id, nullptr, nullptr);
+    if (pruned && *pruned) return (*pruned)->place;
+    return found;
+  });
   if (!place) return std::unexpected(place.error());
   Result<JournalRecord> record = journal_->ReadAt(*place);
   if (record && record->receipt->id != id) {
@@ -301,7 +350,10 @@ Result<LetterDetail> EmbeddedStore::Show(EventId id) {
   // A letter whose bytes are gone must be seen all the same.
   const Receipt* receipt = record ? record->receipt.get() : nullptr;
   Result<LetterDetail> shown = Read([&](Db& db) { return ShowLetter(db, id, receipt); });
-  if (shown) CountBehind(shown->letter);
+  if (!shown && shown.error().kind == ErrorKind::not_found) shown = ShowArchived(files_, *manifest_, id, receipt);
+  if (!shown) return shown;
+  if (!shown->pruned) CountBehind(shown->letter);
+  if (const auto line = ArchivedWith(*manifest_, id)) shown->archived_in = manifest_->Path(ArchivedName(line->segment));
   return shown;
 }
 
@@ -355,6 +407,11 @@ Result<void> EmbeddedStore::Ready() {
 std::string JournalFolder(const std::string& database) {
   const std::filesystem::path parent = std::filesystem::path(database).parent_path();
   return (parent.empty() ? std::string(".") : parent.string()) + "/journal";
+}
+
+std::string ArchiveFolder(const std::string& database) {
+  const std::filesystem::path parent = std::filesystem::path(database).parent_path();
+  return (parent.empty() ? std::string(".") : parent.string()) + "/archive";
 }
 
 Result<std::unique_ptr<Store>> OpenEmbedded(EmbeddedOptions options, Files& files, Clock& clock,

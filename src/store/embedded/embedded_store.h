@@ -33,12 +33,16 @@ struct EmbeddedOptions {
   std::function<std::int64_t(std::string_view)> key_digest;
   /// So many of the newest keys wait in memory before they move to their table (key_index.h).
   std::size_t keys_in_memory = 262'144;
+  /// The folder of segments that left the journal. Empty: "archive" beside the database.
+  std::string archive;
   /// The SQLite VFS under the index. Empty: SQLite's own.
   std::string vfs;
 };
 
 /// Where the journal of a database is: the folder "journal" beside it.
 [[nodiscard]] std::string JournalFolder(const std::string& database);
+/// Where its archive is, unless it is told.
+[[nodiscard]] std::string ArchiveFolder(const std::string& database);
 
 /// Recovers first: cuts a torn tail, resumes the index from its mark, rebuilds a lost index from the journal (states
 /// are then `waiting` again; logged as a warning before it starts). Errors: conflict "locked" (another process),

@@ -137,6 +137,17 @@ Result<FilterSql> FilterSql::ForLetters(const Filter& filter) {
   return sql;
 }
 
+Result<FilterSql> FilterSql::ForEvents(const Filter& filter) {
+  FilterSql sql;
+  std::string states;
+  for (const State s : filter.states) {
+    states += (states.empty() ? "" : ", ") + sql.Parameter(static_cast<std::int64_t>(s));
+  }
+  sql.And(states.empty() ? "e.id > 0" : "e.state IN (" + states + ")");
+  if (auto added = sql.Add(filter); !added) return std::unexpected(added.error());
+  return sql;
+}
+
 Result<FilterSql> FilterSql::ForReplay(const Filter& filter) {
   const bool held = Has(filter.states, State::held);
   const bool dead = filter.states.empty() || Has(filter.states, State::dead);

@@ -18,6 +18,8 @@ class FilterSql {
   /// For lists and counts: no states named = dead and held. Error invalid for a fingerprint that is not 16 hex digits
   /// and for a list of more than kMaxListed members.
   static Result<FilterSql> ForLetters(const Filter& filter);
+  /// Any event, in any state unless the filter names some. Errors as above.
+  static Result<FilterSql> ForEvents(const Filter& filter);
   /// For replays: state dead, or held where the filter names it; never class corrupt; letters at the poison cap only
   /// where the filter names class poison or ids; none that waits its turn in another replay. Error invalid,
   /// "state_not_replayable", when the filter names states and none of them is dead or held.

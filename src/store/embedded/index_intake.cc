@@ -11,6 +11,7 @@
 #include "model/fingerprint.h"
 #include "store/embedded/index_values.h"
 #include "store/embedded/lanes.h"
+#include "store/embedded/prune.h"
 
 namespace dlo::store {
 namespace {
@@ -78,11 +79,32 @@ Result<Accepted> Intake::TakeIn(IndexContext& context, const Incoming& incoming)
       for (const KnownRow& conflict : known->conflicts) {
         if (SameEvent(conflict, receipt)) return Repeat(context, receipt, conflict.id);
       }
-      return Conflict(context, incoming, *source, *known);
+      if (!incoming.archived) return Conflict(context, incoming, *source, *known);
+      row.conflict_of = known->first->id;
+      row.ordinal = known->next_conflict;
+    } else {
+      row.ordinal = known->next_ordinal;
     }
-    row.ordinal = known->next_ordinal;
   }
-  if (receipt.disposition == Disposition::invalid) {
+  const auto* stand = incoming.archived;
+  const auto archived = stand != nullptr ? stand->find(receipt.id) : ArchivedStands::const_iterator();
+  if (stand != nullptr && archived != stand->end()) {
+    const ArchivedStand& then = archived->second;
+    if (then.state == State::succeeded || then.state == State::replayed || then.state == State::resolved) {
+      return TakeInPruned(context, incoming, row);
+    }
+    if (then.failure_class != FailureClass::none) {
+      row.state = State::dead;
+      row.failure_class = then.failure_class;
+      row.code = then.code;
+      row.message = then.message;
+    }
+  } else if (row.conflict_of != 0) {
+    row.state = State::dead;
+    row.failure_class = FailureClass::conflict;
+    row.code = "conflict";
+    row.message = fmt::format("same key as event {}, with another body", row.conflict_of);
+  } else if (receipt.disposition == Disposition::invalid) {
     row.state = State::dead;
     row.failure_class = FailureClass::invalid;
     row.code = "invalid";
@@ -105,20 +127,27 @@ Result<Intake::Known> Intake::LookUp(IndexContext& context, const Incoming& inco
   if (!entries) return std::unexpected(entries.error());
   // Conflicts have negative ordinals and come first, newest first.
   for (const auto& [ordinal, id] : *entries) {
+    known.next_ordinal = std::max(known.next_ordinal, ordinal + 1);
+    known.next_conflict = std::min(known.next_conflict, ordinal - 1);
+    const auto note = [&](const KnownRow& row, bool same_body) {
+      if (row.id == incoming.receipt->id) known.taken_in = true;
+      if (same_body) known.same_content = row.id;
+      if (ordinal >= 0) {
+        known.first = row;
+      } else if (known.conflicts.size() < kConflictsCompared) {
+        known.conflicts.push_back(row);
+      }
+    };
     Statement event =
         context.db.Prepare("SELECT source, key, body_sha256, segment, position, length FROM receipts WHERE id = ?1");
     const Result<bool> there = event.Bind(1, id).Step();
     if (!there) return std::unexpected(there.error());
-    known.next_ordinal = std::max(known.next_ordinal, ordinal + 1);
-    known.next_conflict = std::min(known.next_conflict, ordinal - 1);
-    if (!*there || event.Int(0) != source || event.Text(1) != incoming.receipt->key) continue;
-    const KnownRow row{id, {event.Int(3), event.Int(4), event.Int(5)}};
-    if (id == incoming.receipt->id) known.taken_in = true;
-    if (event.Text(2) == Bytes(incoming.body_sha256)) known.same_content = id;
-    if (ordinal >= 0) {
-      known.first = row;
-    } else if (known.conflicts.size() < kConflictsCompared) {
-      known.conflicts.push_back(row);
+    if (!*there) {
+      const auto pruned = FindPruned(context.db, id, incoming.receipt.get(), &incoming.body_sha256);
+      if (!pruned) return std::unexpected(pruned.error());
+      if (*pruned && (*pruned)->same_key) note({id, (*pruned)->place}, (*pruned)->same_body);
+    } else if (event.Int(0) == source && event.Text(1) == incoming.receipt->key) {
+      note({id, {event.Int(3), event.Int(4), event.Int(5)}}, event.Text(2) == Bytes(incoming.body_sha256));
     }
   }
   return known;
@@ -132,6 +161,23 @@ bool Intake::SameEvent(const KnownRow& row, const Receipt& receipt) const {
   // A body that cannot be read cannot be shown to be the same: the new one is kept as a conflict and nothing is lost.
   const Result<JournalRecord> record = journal_.ReadAt(row.place);
   return record && options_.same_event(receipt.source, record->receipt->body, receipt.body);
+}
+
+/// An event that was over when it was archived: its rows are not made again.
+Result<Accepted> Intake::TakeInPruned(IndexContext& context, const Incoming& incoming, const NewRow& row) {
+  const Receipt& receipt = *incoming.receipt;
+  Result<void> done = KeepPruned(context.db, receipt.id, receipt.source, receipt.key, Bytes(incoming.body_sha256),
+                                 row.conflict_of, incoming.place);
+  if (done) done = CountPruned(context.db, 1);
+  if (done) {
+    done = context.db.Prepare("INSERT INTO event_keys (key_digest, key_ordinal, event_id) VALUES (?1, ?2, ?3)")
+               .Bind(1, incoming.key_digest)
+               .Bind(2, row.ordinal)
+               .Bind(3, receipt.id)
+               .Run();
+  }
+  if (!done) return std::unexpected(done.error());
+  return Accepted{AcceptStatus::stored, receipt.id};
 }
 
 Result<Accepted> Intake::Repeat(IndexContext& context, const Receipt& receipt, EventId id) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "dlo/service.h"
 #include "store/embedded/hot_cache.h"
@@ -16,13 +17,22 @@
 
 namespace dlo::store {
 
+/// How an event of the archive stood, for an index that is rebuilt.
+struct ArchivedStand {
+  State state = State::succeeded;
+  FailureClass failure_class = FailureClass::none;
+  std::string code, message;  // of its newest failure
+};
+using ArchivedStands = std::unordered_map<EventId, ArchivedStand>;
+
 /// One receipt, durable in the journal.
 struct Incoming {
   const std::shared_ptr<const Receipt>& receipt;
   const Place& place;
   const Sha256Digest& body_sha256;
   std::int64_t key_digest = 0;
-  bool surely_new = false;  // no event of this digest is in the index: the look-up is left out
+  bool surely_new = false;                   // no event of this digest is in the index: the look-up is left out
+  const ArchivedStands* archived = nullptr;  // of its segment, when it is known from there
 };
 
 /// "<source> NUL <key>" and its number in the index.
@@ -62,6 +72,7 @@ class Intake {
   struct NewRow;
   Result<Known> LookUp(IndexContext& context, const Incoming& incoming, std::int64_t source) const;
   [[nodiscard]] bool SameEvent(const KnownRow& row, const Receipt& receipt) const;
+  Result<Accepted> TakeInPruned(IndexContext& context, const Incoming& incoming, const NewRow& row);
   Result<Accepted> Repeat(IndexContext& context, const Receipt& receipt, EventId id);
   Result<Accepted> Conflict(IndexContext& context, const Incoming& incoming, std::int64_t source, const Known& known);
   Result<void> FindLane(NewRow& row, IndexContext& context, const Receipt& receipt) const;

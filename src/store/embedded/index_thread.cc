@@ -332,8 +332,8 @@ Result<void> IndexThread::TakeInReceipts(IndexContext& context) {
     if (asked) accepted_[g].reserve(group.receipts.size());
     for (std::size_t i = 0; i < group.receipts.size(); ++i) {
       const Result<Accepted> accepted = deps_.intake.TakeIn(
-          context,
-          {group.receipts[i], group.places[i], group.body_digests[i], group.key_digests[i], group.surely_new[i] != 0});
+          context, {group.receipts[i], group.places[i], group.body_digests[i], group.key_digests[i],
+                    group.surely_new[i] != 0, group.archived.empty() ? nullptr : group.archived[i].get()});
       if (!accepted) return std::unexpected(accepted.error());
       if (asked) accepted_[g].push_back(*accepted);
     }

@@ -49,6 +49,8 @@ struct ReceiptGroup {
   std::vector<std::int64_t> key_digests;
   std::vector<char> surely_new;
   std::vector<Question> questions;
+  /// Of each receipt, what the archive knows of its segment; empty but while an index is rebuilt.
+  std::vector<std::shared_ptr<const ArchivedStands>> archived;
   Mark end;  // where the next batch begins
   std::int64_t bytes = 0;
 };

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "store/embedded/archive_manifest.h"
 #include "store/embedded/journal_state.h"
+#include "store/embedded/seekable.h"
 
 namespace dlo::store {
 namespace {
@@ -143,22 +145,55 @@ Result<void> Journal::State::Roll(std::uint64_t bytes) {
   return {};
 }
 
-Result<std::shared_ptr<File>> Journal::State::FileOf(std::int64_t number) {
+std::string Journal::State::PathOf(std::int64_t number, SegmentForm form) const {
+  if (form == SegmentForm::archived) return options.archive->Path(ArchivedName(number));
+  return options.folder + "/" + (form == SegmentForm::plain ? SegmentName(number) : CompressedName(number));
+}
+
+std::string Journal::State::PathNow(std::int64_t number) {
   const std::lock_guard lock(mutex);
-  Segment& segment = segments[static_cast<std::size_t>(number - 1)];
-  if (segment.file != nullptr) return segment.file;
-  auto file = files.Open(PathOf(number), OpenMode::read);
-  if (!file) return std::unexpected(file.error());
-  segment.file = std::move(*file);
-  ++open_files;
-  // In turn, but never the last segment nor this one; readers keep what they hold.
-  while (open_files > kMaxOpenFiles) {
-    Segment& candidate = segments[next_to_close++ % (segments.size() - 1)];
-    if (candidate.file == nullptr || &candidate == &segment) continue;
-    candidate.file.reset();
-    --open_files;
+  const bool known = number >= 1 && number <= static_cast<std::int64_t>(segments.size());
+  return PathOf(number, known ? segments[static_cast<std::size_t>(number - 1)].form : SegmentForm::plain);
+}
+
+Result<std::unique_ptr<File>> Journal::State::Open(std::int64_t number, SegmentForm form) {
+  auto file = files.Open(PathOf(number, form), OpenMode::read);
+  if (!file && form == SegmentForm::archived && file.error().kind == ErrorKind::not_found) {
+    return ArchiveMissing(PathOf(number, form));
   }
-  return segment.file;
+  if (!file || form == SegmentForm::plain) return file;
+  auto seekable = SeekableFile::Open(std::move(*file), PathOf(number, form));
+  if (!seekable) return std::unexpected(seekable.error());
+  return std::unique_ptr<File>(std::move(*seekable));
+}
+
+Result<std::shared_ptr<File>> Journal::State::FileOf(std::int64_t number) {
+  const auto at = static_cast<std::size_t>(number - 1);
+  for (;;) {
+    SegmentForm form{};
+    {
+      const std::lock_guard lock(mutex);
+      if (segments[at].file != nullptr) return segments[at].file;
+      form = segments[at].form;
+    }
+    // Without the lock, which an append needs too: the archive may be on a slow disk.
+    auto opened = Open(number, form);
+    const std::lock_guard lock(mutex);
+    Segment& segment = segments[at];
+    if (segment.form != form) continue;  // it moved meanwhile
+    if (!opened) return std::unexpected(opened.error());
+    if (segment.file != nullptr) return segment.file;
+    segment.file = std::move(*opened);
+    ++open_files;
+    // In turn, but never the last segment nor this one; readers keep what they hold.
+    while (open_files > kMaxOpenFiles) {
+      Segment& candidate = segments[next_to_close++ % (segments.size() - 1)];
+      if (candidate.file == nullptr || &candidate == &segment) continue;
+      candidate.file.reset();
+      --open_files;
+    }
+    return segment.file;
+  }
 }
 
 Result<std::vector<JournalRecord>> Journal::ReadFrom(Mark& mark, std::size_t max_bytes) const {
@@ -181,7 +216,7 @@ Result<std::vector<JournalRecord>> Journal::ReadFrom(Mark& mark, std::size_t max
     }
     const auto offset = std::max(static_cast<std::uint64_t>(mark.offset), std::uint64_t{kSegmentHeaderBytes});
     if (offset > end)
-      return JournalCorrupt(s.PathOf(mark.segment), end, "a reader has come further, and the rest is missing");
+      return JournalCorrupt(s.PathNow(mark.segment), end, "a reader has come further, and the rest is missing");
     if (offset == end) {
       if (!sealed) break;
       ++mark.segment;
@@ -196,7 +231,7 @@ Result<std::vector<JournalRecord>> Journal::ReadFrom(Mark& mark, std::size_t max
       const auto more = reader.Next();
       if (!more) return std::unexpected(more.error());
       if (reader.fault() != nullptr)
-        return JournalCorrupt(s.PathOf(mark.segment), reader.next_offset(), reader.fault());
+        return JournalCorrupt(s.PathNow(mark.segment), reader.next_offset(), reader.fault());
       if (!*more) break;
       auto position = static_cast<std::int64_t>(reader.batch_offset() + kBatchHeaderBytes);
       for (const RecordView& record : reader.records()) {
@@ -225,7 +260,7 @@ Result<JournalRecord> Journal::ReadAt(const Place& place) const {
   const bool possible = place.position >= 0 && place.length >= static_cast<std::int64_t>(kRecordFixedBytes) &&
                         length <= kMaxRecordBytes && position <= end && length <= end - position;
   if (!possible) {
-    return JournalCorrupt(s.PathOf(place.segment), position, "the journal ends before this record");
+    return JournalCorrupt(s.PathNow(place.segment), position, "the journal ends before this record");
   }
   const auto file = s.FileOf(place.segment);
   if (!file) return std::unexpected(file.error());
@@ -234,13 +269,59 @@ Result<JournalRecord> Journal::ReadAt(const Place& place) const {
   if (!got) return std::unexpected(got.error());
   bytes.resize(*got);
   const auto record = DecodeRecord(bytes);
-  if (!record) return JournalCorrupt(s.PathOf(place.segment), position, record.error());
+  if (!record) return JournalCorrupt(s.PathNow(place.segment), position, record.error());
   if (record->bytes != length)
-    return JournalCorrupt(s.PathOf(place.segment), position, "the record has another length");
+    return JournalCorrupt(s.PathNow(place.segment), position, "the record has another length");
   if (Sha256(record->body) != record->body_sha256) {
-    return JournalCorrupt(s.PathOf(place.segment), position, "the body does not match its SHA-256");
+    return JournalCorrupt(s.PathNow(place.segment), position, "the body does not match its SHA-256");
   }
   return JournalRecord{ReceiptOf(*record), place, record->body_sha256};
+}
+
+Result<void> Journal::Seal(Time begun_before) {
+  State& s = *state_;
+  if (s.failed) return Fail(ErrorKind::unavailable, "store_failed", s.failure);
+  const State::Segment& last = s.segments.back();
+  if (last.end == kSegmentHeaderBytes || last.header.created_at > begun_before.time_since_epoch().count()) return {};
+  auto done = s.Roll(0);
+  if (!done && done.error().code != "disk_full") return std::unexpected(s.FailForGood(done.error()));
+  return done;
+}
+
+std::optional<SealedSegment> Journal::Sealed(std::int64_t number) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto& segments = state_->segments;
+  if (number < 1 || number >= static_cast<std::int64_t>(segments.size())) return std::nullopt;
+  const State::Segment& segment = segments[static_cast<std::size_t>(number - 1)];
+  const SegmentHeader& next = segments[static_cast<std::size_t>(number)].header;
+  return SealedSegment{.header = segment.header,
+                       .last_seq = static_cast<std::int64_t>(next.first_seq) - 1,
+                       .end = segment.end,
+                       .sha256 = next.previous_sha256,
+                       .sealed_at = next.created_at,
+                       .form = segment.form};
+}
+
+std::int64_t Journal::newest_segment() const {
+  const std::lock_guard lock(state_->mutex);
+  return static_cast<std::int64_t>(state_->segments.size());
+}
+
+Result<std::shared_ptr<File>> Journal::OpenSegment(std::int64_t number) const {
+  return state_->FileOf(number);
+}
+
+void Journal::SetForm(std::int64_t number, SegmentForm form) {
+  const std::lock_guard lock(state_->mutex);
+  State::Segment& segment = state_->segments[static_cast<std::size_t>(number - 1)];
+  segment.form = form;
+  if (segment.file == nullptr) return;
+  segment.file.reset();
+  --state_->open_files;
+}
+
+std::string Journal::PathOf(std::int64_t number, SegmentForm form) const {
+  return state_->PathOf(number, form);
 }
 
 std::int64_t Journal::last_seq() const {

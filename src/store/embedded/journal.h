@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "env/clock.h"
 #include "env/crash_points.h"
 #include "env/files.h"
+#include "store/embedded/journal_format.h"
 
 namespace dlo::store {
 
@@ -42,11 +44,32 @@ struct JournalRecord {
   Sha256Digest body_sha256{};
 };
 
+/// Where the bytes of a segment are, all of them the same bytes to a reader.
+enum class SegmentForm : unsigned char {
+  plain,       // journal/<n>.seg
+  compressed,  // journal/<n>.seg.zst
+  archived     // <archive>/<n>.seg.zst
+};
+
+/// A segment that is never written again.
+struct SealedSegment {
+  SegmentHeader header;
+  std::int64_t last_seq = 0;
+  std::uint64_t end = 0;       // used bytes
+  Sha256Digest sha256{};       // of those: what the next one is chained to
+  std::int64_t sealed_at = 0;  // microseconds since 1970
+  SegmentForm form = SegmentForm::plain;
+};
+
+class ArchiveManifest;
+
 struct JournalOptions {
   std::string folder;
   std::int64_t segment_bytes = std::int64_t{64} << 20;
   /// A thread hashes the segment and prepares the next one while it fills. Off: all that at its end, for simulations.
   bool work_ahead = true;
+  /// Knows the segments that left the folder. Null: none did. Outlives the journal.
+  const ArchiveManifest* archive = nullptr;
 };
 
 class Journal {
@@ -67,6 +90,17 @@ class Journal {
   Result<std::vector<JournalRecord>> ReadFrom(Mark& mark, std::size_t max_bytes) const;
   /// One record, checked against its checksum and its body's digest: error corrupt.
   Result<JournalRecord> ReadAt(const Place& place) const;
+
+  /// Of the appending thread: the last segment takes no more, if it holds anything and was begun before `begun_before`.
+  Result<void> Seal(Time begun_before);
+  /// nullopt: there is none, or it is still written.
+  [[nodiscard]] std::optional<SealedSegment> Sealed(std::int64_t number) const;
+  [[nodiscard]] std::int64_t newest_segment() const;
+  /// A sealed segment as its bytes were written, wherever they are.
+  Result<std::shared_ptr<File>> OpenSegment(std::int64_t number) const;
+  /// From now on it is read from there. Who reads goes on with what he has open.
+  void SetForm(std::int64_t number, SegmentForm form);
+  [[nodiscard]] std::string PathOf(std::int64_t number, SegmentForm form) const;
 
   [[nodiscard]] std::int64_t last_seq() const;
   [[nodiscard]] Mark end() const;

@@ -6,15 +6,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/log.h"
 #include "env/random.h"
+#include "store/embedded/archive_manifest.h"
 #include "store/embedded/journal_state.h"
 
 namespace dlo::store {
 namespace {
 
 constexpr std::string_view kUnfinished = ".seg.new";
+constexpr std::string_view kUnfinishedCompressed = ".seg.zst.new";
 constexpr std::size_t kReadAhead = std::size_t{1} << 20;
 
 Result<void> WriteText(File& file, std::uint64_t offset, std::string& bytes) {
@@ -68,26 +71,9 @@ Result<std::unique_ptr<Journal>> Journal::Open(Files& files, Clock& clock, Crash
 
 Result<void> Journal::State::Recover() {
   if (auto made = files.MakeFolders(options.folder); !made) return made;
-  const auto names = files.List(options.folder);
-  if (!names) return std::unexpected(names.error());
-  std::vector<std::int64_t> numbers;
-  for (const std::string& name : *names) {
-    if (const auto number = SegmentNumber(name)) {
-      numbers.push_back(*number);
-    } else if (name.ends_with(kUnfinished)) {
-      if (auto removed = files.Remove(options.folder + "/" + name); !removed) return removed;
-    }
-  }
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const auto expected = static_cast<std::int64_t>(i + 1);
-    if (numbers[i] == expected) continue;
-    return Fail(
-        ErrorKind::corrupt, "journal_missing",
-        fmt::format("{} is missing, and {} is there: receipts are lost unless you put it back from a copy. Change "
-                    "nothing else in the folder; `dlo verify` lists what is there",
-                    PathOf(expected), SegmentName(numbers[i])));
-  }
-  if (auto read = ReadHeaders(numbers); !read) return read;
+  const auto forms = ListSegments();
+  if (!forms) return std::unexpected(forms.error());
+  if (auto read = ReadHeaders(*forms); !read) return read;
   if (segments.empty()) {
     const SegmentHeader header = NewHeader(1, 1);
     auto file = CreateSegment(files, options.folder, header, static_cast<std::uint64_t>(options.segment_bytes));
@@ -105,37 +91,97 @@ Result<void> Journal::State::Recover() {
   return files.SyncFolder(options.folder);
 }
 
-Result<void> Journal::State::ReadHeaders(const std::vector<std::int64_t>& numbers) {
-  for (const std::int64_t number : numbers) {
-    const std::string path = PathOf(number);
-    auto file = files.Open(path, OpenMode::read);
-    if (!file) return std::unexpected(file.error());
-    const auto header = ReadSegmentHeader(**file, path, number);
-    if (!header) return std::unexpected(header.error());
-    if (!*header) {
-      if (number != numbers.back()) return JournalCorrupt(path, 0, "the segment's header is gone, all zeros");
+Result<std::vector<SegmentForm>> Journal::State::ListSegments() {
+  const auto names = files.List(options.folder);
+  if (!names) return std::unexpected(names.error());
+  std::map<std::int64_t, SegmentForm> found;
+  for (const std::string& name : *names) {
+    if (const auto number = SegmentNumber(name)) {
+      found[*number] = SegmentForm::plain;  // where both are, this one is the truth and the other is made again
+    } else if (const auto compressed = CompressedNumber(name)) {
+      found.emplace(*compressed, SegmentForm::compressed);
+    } else if (name.ends_with(kUnfinished) || name.ends_with(kUnfinishedCompressed)) {
+      if (auto removed = files.Remove(options.folder + "/" + name); !removed) return std::unexpected(removed.error());
+    }
+  }
+  for (const auto& [number, form] : found) {
+    const std::string compressed = PathOf(number, SegmentForm::compressed);
+    if (form != SegmentForm::plain || !files.Exists(compressed)) continue;
+    if (auto removed = files.Remove(compressed); !removed) return std::unexpected(removed.error());
+  }
+  if (options.archive != nullptr) {
+    for (const ArchiveLine& line : options.archive->lines()) found.emplace(line.segment, SegmentForm::archived);
+  }
+  std::vector<SegmentForm> forms;
+  for (const auto& [number, form] : found) {
+    const auto expected = static_cast<std::int64_t>(forms.size()) + 1;
+    if (number != expected) {
+      return Fail(
+          ErrorKind::corrupt, "journal_missing",
+          fmt::format("{} is missing, and {} is there: receipts are lost unless you put it back from a copy. Change "
+                      "nothing else in the folder; `dlo verify` lists what is there",
+                      PathOf(expected), SegmentName(number)));
+    }
+    forms.push_back(form);
+  }
+  if (!forms.empty() && forms.back() != SegmentForm::plain) {
+    return Fail(ErrorKind::corrupt, "journal_missing",
+                fmt::format("{} is missing, though {} is compressed and so was not the last one: put it back from a "
+                            "copy; `dlo verify` lists what is there",
+                            PathOf(static_cast<std::int64_t>(forms.size()) + 1),
+                            SegmentName(static_cast<std::int64_t>(forms.size()))));
+  }
+  return forms;
+}
+
+Result<std::optional<Journal::State::Segment>> Journal::State::ReadSegment(std::int64_t number, SegmentForm form) {
+  if (form == SegmentForm::archived) {
+    // The archive may be on a slow disk, or away: its manifest says all that a start needs.
+    const auto line = options.archive->Moved(number);
+    return Segment{line->Header(), line->data.original_bytes, nullptr, form};
+  }
+  const auto file = Open(number, form);
+  if (!file) return std::unexpected(file.error());
+  const auto header = ReadSegmentHeader(**file, PathOf(number, form), number);
+  if (!header) return std::unexpected(header.error());
+  if (!*header) return std::nullopt;
+  const auto size = (*file)->Size();
+  if (!size) return std::unexpected(size.error());
+  return Segment{**header, *size, nullptr, form};
+}
+
+Result<void> Journal::State::ReadHeaders(const std::vector<SegmentForm>& forms) {
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    const auto number = static_cast<std::int64_t>(i + 1);
+    const std::string path = PathOf(number, forms[i]);
+    auto read = ReadSegment(number, forms[i]);
+    if (!read) return std::unexpected(read.error());
+    if (!*read) {
+      const bool appended_before = i == 0 || forms[i - 1] == SegmentForm::plain;
+      if (number != static_cast<std::int64_t>(forms.size()) || !appended_before) {
+        return JournalCorrupt(path, 0, "the segment's header is gone, all zeros");
+      }
       return DropEmptyLast();
     }
-    const SegmentHeader& read = **header;
+    const SegmentHeader& header = (*read)->header;
     if (segments.empty()) {
-      if (read.first_seq != 1) return JournalCorrupt(path, 0, "the first segment does not begin with record 1");
+      if (header.first_seq != 1) return JournalCorrupt(path, 0, "the first segment does not begin with record 1");
     } else {
       Segment& before = segments.back();
-      if (read.first_seq <= before.header.first_seq) {
+      if (header.first_seq <= before.header.first_seq) {
         return JournalCorrupt(path, 0, "the segment does not follow the one before it");
       }
-      before.end = read.previous_bytes;
-      auto previous = files.Open(PathOf(number - 1), OpenMode::read);
-      if (!previous) return std::unexpected(previous.error());
-      const auto size = (*previous)->Size();
-      if (!size) return std::unexpected(size.error());
-      if (before.end <= kSegmentHeaderBytes || *size < before.end) {
-        return JournalCorrupt(PathOf(number - 1), *size,
-                              fmt::format("the file ends, and should have {} bytes", before.end));
+      // A plain file may have space behind its end, any other ends where it should.
+      const bool too_short = header.previous_bytes <= kSegmentHeaderBytes || before.end < header.previous_bytes;
+      if (too_short || (before.form != SegmentForm::plain && before.end != header.previous_bytes)) {
+        return JournalCorrupt(PathOf(number - 1, before.form), before.end,
+                              fmt::format("the file ends, and should have {} bytes", header.previous_bytes));
       }
+      before.end = header.previous_bytes;
     }
-    segments.push_back({read, kSegmentHeaderBytes, nullptr});
+    segments.push_back(std::move(**read));
   }
+  if (!segments.empty()) segments.back().end = kSegmentHeaderBytes;
   return {};
 }
 
@@ -158,6 +204,8 @@ Result<void> Journal::State::CheckNewestSealed() {
   // One segment a start is cheap; the whole chain is what `dlo verify` follows.
   if (segments.size() < 2) return {};
   const std::size_t sealed = segments.size() - 2;
+  // The archive is read when somebody asks for it, and checked by `dlo verify`.
+  if (segments[sealed].form == SegmentForm::archived) return {};
   const auto number = static_cast<std::int64_t>(sealed + 1);
   auto file = FileOf(number);
   if (!file) return std::unexpected(file.error());
@@ -172,7 +220,7 @@ Result<void> Journal::State::CheckNewestSealed() {
     if (!*more) break;
   }
   return JournalCorrupt(
-      PathOf(number), reader.next_offset(),
+      PathOf(number, segments[sealed].form), reader.next_offset(),
       reader.fault() != nullptr ? reader.fault() : "the file is not the one the next segment was chained to");
 }
 

@@ -10,6 +10,7 @@ namespace dlo::store {
 namespace {
 
 constexpr std::string_view kSuffix = ".seg";
+constexpr std::string_view kCompressed = ".zst";
 constexpr std::size_t kNumberDigits = 10;
 constexpr std::size_t kTailChunk = std::size_t{1} << 20;
 constexpr std::size_t kHashChunk = std::size_t{256} << 10;
@@ -28,6 +29,15 @@ std::optional<std::int64_t> SegmentNumber(std::string_view name) {
   const auto [stopped, error] = std::from_chars(digits.data(), end, number);
   if (error != std::errc() || stopped != end || number <= 0) return std::nullopt;
   return number;
+}
+
+std::string CompressedName(std::int64_t number) {
+  return SegmentName(number) + std::string(kCompressed);
+}
+
+std::optional<std::int64_t> CompressedNumber(std::string_view name) {
+  if (!name.ends_with(kCompressed)) return std::nullopt;
+  return SegmentNumber(name.substr(0, name.size() - kCompressed.size()));
 }
 
 std::unexpected<Error> JournalCorrupt(const std::string& path, std::uint64_t offset, std::string_view what) {

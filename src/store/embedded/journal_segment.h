@@ -22,6 +22,10 @@ namespace dlo::store {
 /// Of "<10 digits>.seg"; nullopt for any other name.
 [[nodiscard]] std::optional<std::int64_t> SegmentNumber(std::string_view name);
 
+/// "0000000001.seg.zst", compressed.
+[[nodiscard]] std::string CompressedName(std::int64_t number);
+[[nodiscard]] std::optional<std::int64_t> CompressedNumber(std::string_view name);
+
 /// Error corrupt, code "journal_corrupt", that names the file, the offset and what to do.
 [[nodiscard]] std::unexpected<Error> JournalCorrupt(const std::string& path, std::uint64_t offset,
                                                     std::string_view what);

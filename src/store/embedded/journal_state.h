@@ -23,6 +23,7 @@ struct Journal::State {
     SegmentHeader header;
     std::uint64_t end = kSegmentHeaderBytes;  // of its batches; final unless it is the last
     std::shared_ptr<File> file;               // null until it is needed
+    SegmentForm form = SegmentForm::plain;
   };
 
   State(Files& f, Clock& c, CrashPoints& p, JournalOptions o)
@@ -33,11 +34,18 @@ struct Journal::State {
         ahead(f, options.folder, static_cast<std::uint64_t>(options.segment_bytes), options.work_ahead) {}
 
   [[nodiscard]] std::string PathOf(std::int64_t number) const { return options.folder + "/" + SegmentName(number); }
+  [[nodiscard]] std::string PathOf(std::int64_t number, SegmentForm form) const;
+  [[nodiscard]] std::string PathNow(std::int64_t number);
+  /// Without the table of open files.
+  Result<std::unique_ptr<File>> Open(std::int64_t number, SegmentForm form);
   [[nodiscard]] SegmentHeader NewHeader(std::uint64_t number, std::uint64_t first_seq) const;
 
   /// Recovery.
   Result<void> Recover();
-  Result<void> ReadHeaders(const std::vector<std::int64_t>& numbers);
+  Result<std::vector<SegmentForm>> ListSegments();
+  Result<void> ReadHeaders(const std::vector<SegmentForm>& forms);
+  /// Header and, where the form knows it, the end of the segment. nullopt: the file is empty.
+  Result<std::optional<Segment>> ReadSegment(std::int64_t number, SegmentForm form);
   Result<void> DropEmptyLast();
   Result<void> CheckNewestSealed();
   Result<void> RecoverLast();

@@ -22,6 +22,7 @@ struct JournalReport {
 
 /// Changes nothing and needs no lock. Beside a running server the batch being written counts as torn. Goes on behind a
 /// problem with the next segment. An error is of the disk alone.
-Result<JournalReport> VerifyJournal(Files& files, const std::string& folder);
+/// Segments that left the folder are read where they are, in the folder `archive`; empty: there is none.
+Result<JournalReport> VerifyJournal(Files& files, const std::string& folder, const std::string& archive = {});
 
 }  // namespace dlo::store

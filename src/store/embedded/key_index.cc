@@ -119,7 +119,8 @@ Result<void> KeyIndex::Move(Db& db, std::size_t receipts) {
 Result<KeyFilter> LoadKeyFilter(Db& db) {
   std::int64_t events = 0;
   {
-    Statement count = db.Prepare("SELECT count(*) FROM events");
+    Statement count =
+        db.Prepare("SELECT (SELECT count(*) FROM events) + (SELECT value FROM meta WHERE name = 'pruned')");
     const Result<bool> row = count.Step();
     if (!row) return std::unexpected(row.error());
     events = count.Int(0);

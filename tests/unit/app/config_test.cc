@@ -272,5 +272,23 @@ TEST(ConfigFile, AnEmptyFileIsValidAndReceivesNothing) {
   EXPECT_TRUE(config->sources.empty());
 }
 
+TEST(Config, RetentionIsPeriodsOrInfinity) {
+  const auto defaults = Parse(kGood);
+  ASSERT_TRUE(defaults);
+  EXPECT_EQ(defaults->retention.succeeded, std::chrono::days(14));
+  EXPECT_EQ(defaults->retention.closed, std::chrono::days(90));
+  EXPECT_EQ(defaults->retention.cold_after, std::chrono::days(90));
+  const auto set = Parse(kGood + "[retention]\nsucceeded = \"2d\"\nclosed = \"infinity\"\narchive = \"cold\"\n");
+  ASSERT_TRUE(set) << set.error().message;
+  EXPECT_EQ(set->retention.succeeded, std::chrono::days(2));
+  EXPECT_EQ(set->retention.closed, std::nullopt);
+  EXPECT_EQ(set->retention.archive, "cold");
+  for (const char* wrong : {"succeeded = \"forever\"", "closed = 90", "succeeded = \"0s\"", "kept = \"1d\""}) {
+    const auto refused = Parse(kGood + "[retention]\n" + wrong + "\n");
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_NE(refused.error().message.find("retention."), std::string::npos) << refused.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace dlo::app

@@ -92,6 +92,7 @@ struct Runner {
               return 1;
             },
         .verify = [](const std::string&, bool) { return 0; },
+        .archive_export = [](const std::string&, const std::string&, bool) { return 0; },
         .environment = [&](const std::string& name) -> std::optional<std::string> {
           auto found = environment.find(name);
           return found == environment.end() ? std::nullopt : std::optional(found->second);

@@ -278,6 +278,52 @@ class FakeStore : public store::Store {
   Result<std::vector<store::SourcePause>> Pauses() override { return pauses; }
 
   // Figures
+  // Retention: each entry is what one call does; then there is nothing more.
+  std::deque<store::ArchiveWork> archive_work;
+  std::vector<store::RetentionCutoffs> archive_cutoffs;
+  std::vector<LegalHold> legal_holds;
+  Result<store::ArchiveWork> ArchiveNext(const store::RetentionCutoffs& cutoffs, Time, const store::GoOn&,
+                                         Duration) override {
+    archive_cutoffs.push_back(cutoffs);
+    if (archive_work.empty()) return store::ArchiveWork{};
+    const store::ArchiveWork work = archive_work.front();
+    archive_work.pop_front();
+    return work;
+  }
+  Result<void> AuditRetention(const std::string& action, const std::string& details, const Actor& actor,
+                              Time now) override {
+    audit.push_back({.seq = static_cast<std::int64_t>(audit.size()) + 1,
+                     .at = now,
+                     .actor = actor.name,
+                     .role = actor.role,
+                     .action = action,
+                     .reason = actor.reason,
+                     .details = details});
+    return {};
+  }
+  Result<std::vector<LegalHold>> LegalHolds() override { return legal_holds; }
+  Result<LegalHold> AddLegalHold(const Filter&, const Actor& actor, Time now) override {
+    legal_holds.push_back({.id = static_cast<std::int64_t>(legal_holds.size()) + 1,
+                           .created_at = now,
+                           .actor = actor.name,
+                           .reason = actor.reason,
+                           .filter = "{}"});
+    return legal_holds.back();
+  }
+  Result<LegalHold> EndLegalHold(std::int64_t id, const Actor& actor, Time now) override {
+    for (LegalHold& hold : legal_holds) {
+      if (hold.id != id) continue;
+      hold.ended_at = now;
+      hold.ended_by = actor.name;
+      return hold;
+    }
+    return Fail(ErrorKind::not_found, "not_found", "no such hold");
+  }
+  Result<std::vector<ArchivedSegment>> Archive(std::int64_t, int) override { return std::vector<ArchivedSegment>(); }
+  Result<std::vector<std::string>> ArchivedRecords(EventId) override {
+    return Fail(ErrorKind::not_found, "not_in_archive", "the archive is empty");
+  }
+
   Result<store::Figures> Read() override {
     ++reads;
     if (broken) return std::unexpected(*broken);
