@@ -72,19 +72,19 @@ TEST_F(PruneTest, BothFormsAsAccrueHasThem) {
 }
 
 TEST_F(PruneTest, InfinityDoesNothingAndRecordsNothing) {
-  for (const auto days : {std::optional<double>(), std::optional<double>(INFINITY)}) {
-    EXPECT_EQ(desk.PruneOrThrow(days, actor).pruned(), 0);
-    EXPECT_EQ(desk.PruneSucceededOrThrow(days, actor).pruned(), 0);
+  for (const auto never : {std::optional<double>(), std::optional<double>(INFINITY)}) {
+    EXPECT_EQ(desk.PruneOrThrow(never, actor).pruned(), 0);
+    EXPECT_EQ(desk.PruneSucceededOrThrow(never, actor).pruned(), 0);
   }
   EXPECT_TRUE(store.archive_cutoffs.empty());
   EXPECT_TRUE(store.audit.empty());
 }
 
 TEST_F(PruneTest, DaysThatAreNoneAreRefused) {
-  for (const double days : {0.0, -1.0, 1e9, static_cast<double>(NAN)}) {
-    EXPECT_EQ(desk.Prune(days, actor).error().code, "bad_days") << days;
-    EXPECT_EQ(desk.PruneSucceeded(days, actor).error().code, "bad_days") << days;
-    EXPECT_THROW(static_cast<void>(desk.PruneOrThrow(days, actor)), Failure);
+  for (const double wrong : {0.0, -1.0, 1e9, static_cast<double>(NAN)}) {
+    EXPECT_EQ(desk.Prune(wrong, actor).error().code, "bad_days") << wrong;
+    EXPECT_EQ(desk.PruneSucceeded(wrong, actor).error().code, "bad_days") << wrong;
+    EXPECT_THROW(static_cast<void>(desk.PruneOrThrow(wrong, actor)), Failure);
   }
   EXPECT_EQ(desk.Prune(1, {}).error().code, "no_actor");
   EXPECT_TRUE(store.audit.empty());
