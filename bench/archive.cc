@@ -82,6 +82,17 @@ double Percentile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
+/// To stderr: what each second of it was like.
+void TellBySecond(const std::vector<double>& latencies) {
+  for (std::size_t from = 0; from < latencies.size(); from += kRate) {
+    const auto begin = latencies.begin() + static_cast<std::ptrdiff_t>(from);
+    const std::vector<double> second(
+        begin, begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(kRate, latencies.size() - from)));
+    fmt::print(stderr, "  second {:3}: p50 {:7.2f} ms, p99 {:7.2f} ms\n", from / kRate, Percentile(second, 0.5),
+               Percentile(second, 0.99));
+  }
+}
+
 double ResidentMegabytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -109,7 +120,7 @@ PruneReport ArchiveAll(Pipeline& pipeline, Time now) {
 
 int Main(int argc, char** argv) {
   Words words(argc, argv);
-  const bool json = words.Flag("--json");
+  const bool json = words.Flag("--json"), by_second = words.Flag("--seconds");
   const int events = words.Number("--events", 1'000'000, 1'000);
   const int idle_seconds = words.Number("--idle", 20, 1);
   words.Finish();
@@ -133,6 +144,7 @@ int Main(int argc, char** argv) {
   double took = 0;
   std::thread archive([&] {
     NameThread("dlo-archive");
+    StepBack();
     report = ArchiveAll(pipeline, now);
     took = Seconds(began);
     over = true;
@@ -150,6 +162,7 @@ int Main(int argc, char** argv) {
   if (!figures || figures->pruned != report.succeeded || figures->accounting_difference != 0) Die("they do not add up");
   fmt::print(stderr, "{} segments, {} events pruned in {:.1f} s\n", report.segments, report.succeeded, took);
 
+  if (by_second) TellBySecond(busy);
   const double busy99 = Percentile(busy, 0.99), idle99 = Percentile(idle, 0.99);
   Tell({{fmt::format("accept p99 while {} events are archived, beside idle", report.succeeded), "ms", busy99, idle99,
          idle99 / busy99, 0.5},

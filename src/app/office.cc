@@ -11,6 +11,7 @@
 #include "app/loop.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/thread_name.h"
 #include "deadletter/desk.h"
 #include "deadletter/replay_pacer.h"
 #include "deadletter/retention.h"
@@ -294,7 +295,10 @@ class OfficeImpl final : public Office {
   bool stopped_ = false;
   // Last, so that they end first.
   Loop dispatch_loop_{"dlo-dispatch", clock_, [this](Time now) { return DispatchOnce(now); }};
-  Loop archive_loop_{"dlo-archive", clock_, [this](Time now) { return archivist_->RunOnce(now); }};
+  Loop archive_loop_{"dlo-archive", clock_, [this](Time now) {
+                       StepBack();
+                       return archivist_->RunOnce(now);
+                     }};
   Loop housekeeping_loop_{"dlo-house", clock_, [this](Time now) { return KeepHouse(now); }};
 };
 

@@ -2,12 +2,19 @@
 #pragma once
 
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace dlo {
 
 /// Names the calling thread; at most 15 characters.
 inline void NameThread(const char* name) {
   (void)pthread_setname_np(pthread_self(), name);
+}
+
+/// The calling thread lets the others go first from now on.
+inline void StepBack() {
+  (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);
 }
 
 }  // namespace dlo

@@ -30,7 +30,6 @@ class RetentionTest : public StoreTest {
 };
 
 TEST_P(RetentionTest, APrunedEventIsReadableAndItsKeyIsKnown) {
-  Open();
   const EventId id = Succeeded("evt_1");
   const std::string body = OrThrow(store_->Payload(id));
   clock_.Advance(days(400));
@@ -54,7 +53,6 @@ TEST_P(RetentionTest, APrunedEventIsReadableAndItsKeyIsKnown) {
 }
 
 TEST_P(RetentionTest, NoUnresolvedLetterIsPruned) {
-  Open();
   const EventId id = Accept(MakeReceipt("evt_1")).id;
   Transition dead = Ended(ClaimOne(), State::dead, Now());
   Apply(dead);
@@ -70,7 +68,6 @@ TEST_P(RetentionTest, NoUnresolvedLetterIsPruned) {
 }
 
 TEST_P(RetentionTest, ALegalHoldStopsBothUntilItEnds) {
-  Open();
   Succeeded("evt_1");
   clock_.Advance(days(400));
   Filter filter;

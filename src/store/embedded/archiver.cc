@@ -64,7 +64,7 @@ Result<ArchiveWork> Archiver::Next(const RetentionCutoffs& cutoffs, Time now, co
   if (!lock.owns_lock()) {
     return Fail(ErrorKind::unavailable, "busy", "the archive is at work on another segment: try again in a minute");
   }
-  Round round{cutoffs, now, Pacer(deps_.clock, go_on), {}};
+  Round round{.cutoffs = cutoffs, .now = now, .pacer = Pacer(deps_.clock, go_on)};
   if (auto done = NextLocked(round); !done) {
     if (done.error().code != kStopping) return std::unexpected(done.error());
     round.work.stopped = true;
@@ -302,7 +302,7 @@ Result<void> Archiver::Move(Round& round, std::int64_t number) {
   auto line = WriteFiles(round, number, *sealed);
   if (!line) return std::unexpected(line.error());
   if (auto done = deps_.manifest.Append(*line); !done) return done;
-  checked_line_ = line->line = static_cast<std::int64_t>(deps_.manifest.size());
+  round.checked_line = line->line = static_cast<std::int64_t>(deps_.manifest.size());
   deps_.crash_points.At("archive.after_manifest");
   if (!moved) {
     if (auto left = LeaveJournal(number); !left) return left;
@@ -374,19 +374,25 @@ Result<WrittenFile> Archiver::WriteSidecar(Round& round, ArchiveLine& line, cons
   auto written = writer.Finish();
   if (!written) return written;
   // Counted from the disk, not from what should be there.
-  const std::string path = deps_.manifest.Path(SidecarName(line.segment, line.part));
-  auto again = deps_.files.Open(path, OpenMode::read);
-  if (!again) return std::unexpected(again.error());
-  const auto seekable = SeekableFile::Open(std::move(*again), path);
-  if (!seekable) return std::unexpected(seekable.error());
-  const auto events = SidecarEvents(**seekable, path);
-  if (!events) return std::unexpected(events.error());
-  for (const SidecarEvent& event : *events) {
+  auto read = ReadEvents(round, deps_.manifest.Path(SidecarName(line.segment, line.part)));
+  if (!read) return std::unexpected(read.error());
+  for (const SidecarEvent& event : round.events) {
     ++line.events;
     line.letters += event.state == State::dead || event.state == State::held ? 1 : 0;
     line.pruned += event.pruned ? 1 : 0;
   }
   return written;
+}
+
+Result<void> Archiver::ReadEvents(Round& round, const std::string& sidecar) const {
+  auto file = deps_.files.Open(sidecar, OpenMode::read);
+  if (!file) return std::unexpected(file.error());
+  const auto seekable = SeekableFile::Open(std::move(*file), sidecar);
+  if (!seekable) return std::unexpected(seekable.error());
+  auto events = SidecarEvents(**seekable, sidecar, [&round] { return round.pacer.Breathe(); });
+  if (!events) return std::unexpected(events.error());
+  round.events = std::move(*events);
+  return {};
 }
 
 Result<void> Archiver::LeaveJournal(std::int64_t number) {
@@ -402,19 +408,14 @@ Result<void> Archiver::LeaveJournal(std::int64_t number) {
 Result<void> Archiver::Prune(Round& round, const ArchiveLine& line) {
   const std::string data = deps_.manifest.Path(ArchivedName(line.segment)),
                     sidecar = deps_.manifest.Path(SidecarName(line.segment, line.part));
-  if (checked_line_ != line.line) {
+  if (round.checked_line != line.line) {
     if (auto good = CheckFile(deps_.files, data, line.data, round.pacer); !good) return good;
     if (auto good = CheckFile(deps_.files, sidecar, line.sidecar, round.pacer); !good) return good;
-    checked_line_ = line.line;
+    if (auto read = ReadEvents(round, sidecar); !read) return read;
+    round.checked_line = line.line;
   }
-  auto file = deps_.files.Open(sidecar, OpenMode::read);
-  if (!file) return std::unexpected(file.error());
-  const auto seekable = SeekableFile::Open(std::move(*file), sidecar);
-  if (!seekable) return std::unexpected(seekable.error());
-  const auto events = SidecarEvents(**seekable, sidecar);
-  if (!events) return std::unexpected(events.error());
   PruneReport pruned;
-  for (std::span<const SidecarEvent> rest = *events; !rest.empty();) {
+  for (std::span<const SidecarEvent> rest = round.events; !rest.empty();) {
     const auto step = deps_.index.Run(Flush::normal, [&](IndexContext& c) {
       auto done = PruneEvents(c, rest.first(std::min(rest.size(), kPruneAtOnce)), kPruneBudget);
       deps_.crash_points.At("prune.before_commit");

@@ -24,6 +24,7 @@
 #include "store/embedded/index_thread.h"
 #include "store/embedded/journal.h"
 #include "store/embedded/reader_pool.h"
+#include "store/embedded/sidecar.h"
 #include "store/retention.h"
 
 namespace dlo::store {
@@ -65,6 +66,8 @@ class Archiver {
     Time now;
     Pacer pacer;
     ArchiveWork work;
+    std::int64_t checked_line = 0;     // whose files were read back
+    std::vector<SidecarEvent> events;  // of the sidecar that was written or checked last, as read from the disk
   };
 
   Result<void> NextLocked(Round& round);
@@ -83,6 +86,7 @@ class Archiver {
   Result<void> Move(Round& round, std::int64_t number);
   Result<ArchiveLine> WriteFiles(Round& round, std::int64_t number, const SealedSegment& sealed);
   Result<WrittenFile> WriteSidecar(Round& round, ArchiveLine& line, const SealedSegment& sealed);
+  Result<void> ReadEvents(Round& round, const std::string& sidecar) const;
   Result<void> LeaveJournal(std::int64_t number);
   Result<void> Prune(Round& round, const ArchiveLine& line);
   Result<void> EndLine(const ArchiveLine& line, const PruneReport& pruned, Time now);
@@ -93,7 +97,6 @@ class Archiver {
   std::map<std::int64_t, Stand> stands_;
   std::map<std::int64_t, Held> held_;
   std::set<std::int64_t> damaged_;  // told, and left where they are
-  std::int64_t checked_line_ = 0;   // its files were read back by this process
   std::atomic<std::int64_t> holds_version_{1};
 };
 

@@ -272,13 +272,20 @@ std::optional<SidecarFailure> SidecarFailureOf(const json::object& record) {
   return SidecarFailure{NumberOr0(record, "id"), Text(record, "code"), Text(record, "message")};
 }
 
-Result<std::vector<SidecarEvent>> SidecarEvents(const SeekableFile& file, const std::string& path) {
+Result<std::vector<SidecarEvent>> SidecarEvents(const SeekableFile& file, const std::string& path,
+                                                const std::function<Result<void>()>& after_frame) {
   std::vector<SidecarEvent> events;
-  auto read = ReadSidecar(file, path, [&](const json::object& record) -> Result<void> {
-    if (const auto event = SidecarEventOf(record)) events.push_back(*event);
-    return {};
-  });
-  if (!read) return std::unexpected(read.error());
+  for (std::size_t i = 0; i < file.frames(); ++i) {
+    const auto lines = file.Frame(i);
+    if (!lines) return std::unexpected(lines.error());
+    const auto whole = EachLine(*lines, [&](const json::object& record) -> Result<void> {
+      if (const auto event = SidecarEventOf(record)) events.push_back(*event);
+      return {};
+    });
+    if (!whole) return std::unexpected(whole.error());
+    if (!*whole) return ArchiveDamaged(path, "a line of it is no JSON object");
+    if (auto done = after_frame(); !done) return std::unexpected(done.error());
+  }
   return events;
 }
 

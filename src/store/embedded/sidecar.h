@@ -55,8 +55,9 @@ Result<std::string> SidecarBlock(Db& db, EventId first, EventId last, const Rete
 /// Calls `each` for every record, in the file's order. Error corrupt, "archive_damaged"; or what `each` returned.
 Result<void> ReadSidecar(const SeekableFile& file, const std::string& path,
                          const std::function<Result<void>(const boost::json::object& record)>& each);
-/// The events of a whole sidecar, in order.
-Result<std::vector<SidecarEvent>> SidecarEvents(const SeekableFile& file, const std::string& path);
+/// The events of a whole sidecar, in order. `after_frame` is called after each frame; its error ends the reading.
+Result<std::vector<SidecarEvent>> SidecarEvents(const SeekableFile& file, const std::string& path,
+                                                const std::function<Result<void>()>& after_frame);
 [[nodiscard]] std::optional<SidecarEvent> SidecarEventOf(const boost::json::object& record);
 struct SidecarFailure {
   EventId id = 0;
