@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dlo/decisions.h"
 #include "dlo/letters.h"
 #include "dlo/result.h"
 
@@ -104,6 +105,45 @@ class DeadLetters {
   virtual Result<Letter> Resolve(EventId id, ResolveCode code, const Actor& actor) = 0;
   virtual Result<Letter> Reopen(EventId id, const Actor& actor) = 0;
 
+  /// The same acts on all that match: the set is frozen, then worked off in steps, and goes on after a crash. Returns
+  /// when it is done or after a second; DecisionOf tells the rest. Errors: too_many over `max` unless `force`;
+  /// filter_empty unless `all`; state_not_fit when the filter names only states from which the act cannot be done.
+  virtual Result<Decision> HoldWhere(const Filter& filter, const HoldRequest& request, const DecisionOptions& options,
+                                     const Actor& actor) = 0;
+  virtual Result<Decision> ReleaseWhere(const Filter& filter, const DecisionOptions& options, const Actor& actor) = 0;
+  virtual Result<Decision> ResolveWhere(const Filter& filter, ResolveCode code, const DecisionOptions& options,
+                                        const Actor& actor) = 0;
+  virtual Result<Decision> ReopenWhere(const Filter& filter, const DecisionOptions& options, const Actor& actor) = 0;
+  virtual Result<Decision> DecisionOf(std::int64_t decision_id) = 0;
+  virtual Result<std::vector<Decision>> Decisions(int limit = 50) = 0;
+
+  /// Reads of `rule` what a person says; the rest is the store's. Errors invalid: bad_rule; conflict: name_taken.
+  virtual Result<Rule> AddRule(const Rule& rule, const Actor& actor) = 0;
+  virtual Result<RuleTrial> TryRule(const Rule& rule) = 0;
+  virtual Result<Rule> EndRule(std::int64_t rule_id, const Actor& actor) = 0;
+  /// Live ones first, then newest first.
+  virtual Result<std::vector<Rule>> Rules(int limit = 50) = 0;
+
+  /// At most 4,000 characters. Errors: not_found, no_such_group, note_empty, note_too_long, too_many_notes.
+  virtual Result<Note> AddNote(EventId id, const std::string& text, const Actor& actor) = 0;
+  virtual Result<Note> AddGroupNote(const std::string& fingerprint, const std::string& text, const Actor& actor) = 0;
+  /// Newest first; `before` 0 = from the newest.
+  virtual Result<std::vector<Note>> NotesOf(EventId id, std::int64_t before = 0, int limit = 50) = 0;
+  virtual Result<std::vector<Note>> GroupNotesOf(const std::string& fingerprint, std::int64_t before = 0,
+                                                 int limit = 50) = 0;
+
+  /// A corrected payload for a letter in state dead or held: replays send the newest one under the same key. A reason
+  /// is mandatory. `after` is the number of the newest revision that the caller has seen (0: none); unset: whatever it
+  /// is. Errors: not_dead_lettered, in_replay, reason_missing, revision_empty, revision_too_large, revised_meanwhile.
+  virtual Result<Revision> Revise(EventId id, const std::string& body, const Actor& actor,
+                                  std::optional<int> after = {}) = 0;
+  /// A revision that says: send the original again.
+  virtual Result<Revision> ReviseToOriginal(EventId id, const Actor& actor, std::optional<int> after = {}) = 0;
+  /// Newest first.
+  virtual Result<std::vector<Revision>> Revisions(EventId id) = 0;
+  /// The exact bytes, checked against their digest; number 0 is the original.
+  virtual Result<std::string> RevisionPayload(EventId id, int number) = 0;
+
   Page ListOrThrow(const Filter& f, int limit = 50, const std::string& cursor = {}) {
     return OrThrow(List(f, limit, cursor));
   }
@@ -125,6 +165,42 @@ class DeadLetters {
   Letter ReleaseOrThrow(EventId id, const Actor& a) { return OrThrow(Release(id, a)); }
   Letter ResolveOrThrow(EventId id, ResolveCode c, const Actor& a) { return OrThrow(Resolve(id, c, a)); }
   Letter ReopenOrThrow(EventId id, const Actor& a) { return OrThrow(Reopen(id, a)); }
+  Decision HoldWhereOrThrow(const Filter& f, const HoldRequest& r, const DecisionOptions& o, const Actor& a) {
+    return OrThrow(HoldWhere(f, r, o, a));
+  }
+  Decision ReleaseWhereOrThrow(const Filter& f, const DecisionOptions& o, const Actor& a) {
+    return OrThrow(ReleaseWhere(f, o, a));
+  }
+  Decision ResolveWhereOrThrow(const Filter& f, ResolveCode c, const DecisionOptions& o, const Actor& a) {
+    return OrThrow(ResolveWhere(f, c, o, a));
+  }
+  Decision ReopenWhereOrThrow(const Filter& f, const DecisionOptions& o, const Actor& a) {
+    return OrThrow(ReopenWhere(f, o, a));
+  }
+  Decision DecisionOfOrThrow(std::int64_t id) { return OrThrow(DecisionOf(id)); }
+  std::vector<Decision> DecisionsOrThrow(int limit = 50) { return OrThrow(Decisions(limit)); }
+  Rule AddRuleOrThrow(const Rule& r, const Actor& a) { return OrThrow(AddRule(r, a)); }
+  RuleTrial TryRuleOrThrow(const Rule& r) { return OrThrow(TryRule(r)); }
+  Rule EndRuleOrThrow(std::int64_t id, const Actor& a) { return OrThrow(EndRule(id, a)); }
+  std::vector<Rule> RulesOrThrow(int limit = 50) { return OrThrow(Rules(limit)); }
+  Note AddNoteOrThrow(EventId id, const std::string& text, const Actor& a) { return OrThrow(AddNote(id, text, a)); }
+  Note AddGroupNoteOrThrow(const std::string& fingerprint, const std::string& text, const Actor& a) {
+    return OrThrow(AddGroupNote(fingerprint, text, a));
+  }
+  std::vector<Note> NotesOfOrThrow(EventId id, std::int64_t before = 0, int limit = 50) {
+    return OrThrow(NotesOf(id, before, limit));
+  }
+  std::vector<Note> GroupNotesOfOrThrow(const std::string& fingerprint, std::int64_t before = 0, int limit = 50) {
+    return OrThrow(GroupNotesOf(fingerprint, before, limit));
+  }
+  Revision ReviseOrThrow(EventId id, const std::string& body, const Actor& a, std::optional<int> after = {}) {
+    return OrThrow(Revise(id, body, a, after));
+  }
+  Revision ReviseToOriginalOrThrow(EventId id, const Actor& a, std::optional<int> after = {}) {
+    return OrThrow(ReviseToOriginal(id, a, after));
+  }
+  std::vector<Revision> RevisionsOrThrow(EventId id) { return OrThrow(Revisions(id)); }
+  std::string RevisionPayloadOrThrow(EventId id, int number) { return OrThrow(RevisionPayload(id, number)); }
 };
 
 }  // namespace dlo

@@ -61,6 +61,7 @@ struct Delivery {
   bool replay = false;
   std::int64_t replay_id = 0;           // 0 unless replay
   Duration age{};                       // now - received_at
+  int revision = 0;                     // of the payload: 0 is the original, more a correction of that number
   bool suppress_notifications = false;  // older than the source's notify_within: send no mails about it
 
   /// The key under which the effect must happen once: "<source>:<key>".

@@ -28,6 +28,9 @@ struct Filter {
   std::optional<std::string> fingerprint;  // 16 hex digits
   std::optional<std::string> q;            // text in error message, key or subject
   std::vector<EventId> ids;
+  /// Held letters whose date had passed by then, or whose handler version was seen. Time{} = by now.
+  std::optional<Time> overdue;
+  std::optional<std::string> not_judged_by;  // no attempt was judged by this handler version
 
   [[nodiscard]] bool Empty() const;
 };
@@ -63,8 +66,10 @@ struct Letter {
   EventId conflict_of = 0;                             // class conflict: the first receipt of this key
   std::string hold_link, hold_owner, wake_on_handler;  // held
   std::optional<Time> hold_until;
+  bool wake_seen = false;                   // held, and a handler version that wake_on_handler names was seen
   std::optional<ResolveCode> resolve_code;  // resolved
   std::string resolve_reason;
+  int revision = 0;                // the corrected payload that a replay sends; 0 = the original
   bool behind = false;             // waiting behind an earlier event of its subject
   std::int64_t events_behind = 0;  // set by Show and List for letters that hold their subject: how many wait behind
 };
@@ -81,7 +86,27 @@ struct Attempt {
   int http_status = 0;
   std::string handler_version, effect;
   std::int64_t replay_id = 0;
+  int revision = 0;   // of the payload that was sent; 0 = the original
   bool late = false;  // the answer came after the lease was lost: recorded, not applied
+};
+
+/// A corrected payload beside the original, which stays as it was received.
+struct Revision {
+  int number = 1;  // counts up per event
+  Time at{};
+  std::string actor, reason;
+  bool original = false;  // withdraws those before it: replays send the original again
+  std::int64_t body_bytes = 0;
+  std::string body_sha256;  // hex
+};
+
+/// A word of a person, on an event or on a group of like failures. Never changed or removed.
+struct Note {
+  std::int64_t id = 0;
+  EventId event_id = 0;     // 0: on a group
+  std::string fingerprint;  // empty: on an event
+  Time at{};
+  std::string actor, role, text;
 };
 
 /// One event, whole (without its body; see Payload).
@@ -89,9 +114,11 @@ struct LetterDetail {
   Letter letter;
   std::string detail;  // of the newest failure
   Verdict verdict;
-  std::string body_sha256;        // hex
-  std::vector<Header> headers;    // secrets redacted by the server, not here
-  std::vector<Attempt> attempts;  // newest first
+  std::string body_sha256;               // hex
+  std::vector<Header> headers;           // secrets redacted by the server, not here
+  std::vector<Attempt> attempts;         // newest first
+  std::vector<Revision> revisions;       // newest first
+  std::vector<Note> notes, group_notes;  // newest first, at most 50 each; of its group: of its fingerprint
 };
 
 struct AuditRecord {
@@ -111,6 +138,12 @@ struct Group {
   Time first_seen{}, last_seen{};                  // by parked_at
   EventId sample_id = 0;                           // newest
   std::string failure_class, code, kind, message;  // of the sample
+  /// The newest handler version seen for the sample's target; empty: none said its version. Of the group's letters, so
+  /// many were not judged by the newest version of their target, and so many are held and wait for one that was seen.
+  std::string handler_version;
+  std::int64_t not_judged = 0, ready = 0;
+  std::int64_t notes = 0;  // on the group; by fingerprint only
+  std::string last_note;
 };
 
 }  // namespace dlo

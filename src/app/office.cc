@@ -11,6 +11,7 @@
 #include "app/loop.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "deadletter/clerk.h"
 #include "deadletter/desk.h"
 #include "deadletter/replay_pacer.h"
 #include "dispatch/dispatcher.h"
@@ -89,13 +90,20 @@ class OfficeImpl final : public Office {
       progress_.notify_all();
     });
     pacer_ = std::make_unique<deadletter::ReplayPacer>(*store_);
+    clerk_ = std::make_unique<deadletter::Clerk>(
+        *store_, *store_, [this](const std::string& rule, EventId id) { NoteRuleHit(rule, id); });
     desk_ = std::make_unique<deadletter::Desk>(
         deadletter::DeskDeps{.store = *store_,
                              .clock = clock_,
                              .pacer = *pacer_,
                              .holds_lane = [this](const std::string& source) { return HoldsLane(source); },
                              .wait = [this](Duration length) { WaitForProgress(length); },
-                             .ring = [this] { housekeeping_loop_.Ring(); }});
+                             .ring = [this] { housekeeping_loop_.Ring(); },
+                             .max_body =
+                                 [this](const std::string& source) {
+                                   const auto found = by_name_.find(source);
+                                   return found == by_name_.end() ? SourceConfig().max_body : found->second->max_body;
+                                 }});
     scrape_ = std::make_unique<observe::Scrape>(metrics_, *store_, clock_);
     health_ = std::make_unique<observe::Health>(*store_);
     return {};
@@ -205,7 +213,14 @@ class OfficeImpl final : public Office {
       if (source.on_park == OnPark::hold) ReleaseLongLanes(source, now);
     }
     const Result<Time> next = pacer_->RunOnce(now);
-    return next ? std::min(*next, now + kHousekeeping) : now + kHousekeeping;
+    const Result<Time> decided = clerk_->RunOnce(now);
+    if (!decided) log::Warn("decisions_wait", {{"code", decided.error().code}, {"message", decided.error().message}});
+    return std::min({next.value_or(now + kHousekeeping), decided.value_or(now + kHousekeeping), now + kHousekeeping});
+  }
+
+  void NoteRuleHit(const std::string& rule, EventId id) {
+    metrics_.counter("dlo_rule_hits_total", "Letters that a standing rule resolved or held", {{"rule", rule}}).Add();
+    log::Info("rule_hit", {{"rule", rule}, {"event", id}});
   }
 
   intake::Machine LookAtMachine() {
@@ -255,6 +270,7 @@ class OfficeImpl final : public Office {
   std::unique_ptr<RealHttpClient> http_;
   std::unique_ptr<dispatch::Dispatcher> dispatcher_;
   std::unique_ptr<deadletter::ReplayPacer> pacer_;
+  std::unique_ptr<deadletter::Clerk> clerk_;
   std::unique_ptr<deadletter::Desk> desk_;
   std::unique_ptr<observe::Scrape> scrape_;
   std::unique_ptr<observe::Health> health_;

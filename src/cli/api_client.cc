@@ -168,11 +168,19 @@ Result<ApiAnswer> ApiClient::Get(const std::string& path, Duration timeout) {
 }
 
 Result<ApiAnswer> ApiClient::Post(const std::string& path, const boost::json::object& body, Duration timeout) {
-  std::string text = boost::json::serialize(body);
+  return PostAs("application/json", path, boost::json::serialize(body), timeout);
+}
+
+Result<ApiAnswer> ApiClient::PostBytes(const std::string& path, std::string_view body, Duration timeout) {
+  return PostAs("application/octet-stream", path, body, timeout);
+}
+
+Result<ApiAnswer> ApiClient::PostAs(const char* type, const std::string& path, std::string_view body,
+                                    Duration timeout) {
   Call call{.path = path,
-            .headers = {"Content-Type: application/json", "Accept: application/json"},
+            .headers = {std::string("Content-Type: ") + type, "Accept: application/json"},
             .post = true,
-            .body = text,
+            .body = body,
             .timeout = timeout};
   if (!token_.empty()) call.headers.push_back("Authorization: Bearer " + token_);
   Result<ApiAnswer> answer = Perform(call);

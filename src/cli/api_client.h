@@ -33,6 +33,9 @@ class ApiClient {
   Result<ApiAnswer> Get(const std::string& path, Duration timeout = std::chrono::seconds(60));
   Result<ApiAnswer> Post(const std::string& path, const boost::json::object& body,
                          Duration timeout = std::chrono::seconds(60));
+  /// Any bytes as the body.
+  Result<ApiAnswer> PostBytes(const std::string& path, std::string_view body,
+                              Duration timeout = std::chrono::seconds(60));
   /// Without the token and without judging the status: for deliveries.
   Result<ApiAnswer> Deliver(const std::string& path, const std::vector<std::string>& headers, std::string_view body);
 
@@ -41,6 +44,7 @@ class ApiClient {
  private:
   struct Call;
   Result<ApiAnswer> Perform(const Call& call);
+  Result<ApiAnswer> PostAs(const char* type, const std::string& path, std::string_view body, Duration timeout);
   [[nodiscard]] Error Explain(const ApiAnswer& answer) const;
 
   struct Handle;

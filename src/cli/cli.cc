@@ -55,6 +55,7 @@ int RunCli(int argc, const char* const* argv, const CliDeps& deps) {
   AddTailCommand(app, context);
   AddReplayCommands(app, context);
   AddTriageCommands(app, context);
+  AddDecisionCommands(app, context);
   AddAccessCommands(app, context);
   AddDemoHandlerCommand(app, context);
   AddDemoCommand(app, context);

@@ -66,6 +66,7 @@ void AddShowCommand(CLI::App& app, Context& context);
 void AddStatsCommand(CLI::App& app, Context& context);
 void AddTailCommand(CLI::App& app, Context& context);
 void AddTriageCommands(CLI::App& app, Context& context);
+void AddDecisionCommands(CLI::App& app, Context& context);
 void AddReplayCommands(CLI::App& app, Context& context);
 void AddAccessCommands(CLI::App& app, Context& context);
 void AddSendCommand(CLI::App& app, Context& context);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/time_text.h"
@@ -27,6 +28,8 @@ constexpr About kAbout[] = {
     {"livemode", "true or false"},
     {"fingerprint", "Group of like failures, from `dlo groups`"},
     {"q", "Text in the error, the key or the subject"},
+    {"overdue", "Only held letters that are past their date, or whose handler version is out"},
+    {"not-judged-by", "Only letters that this handler version has not judged"},
 };
 
 std::string AboutOf(std::string_view name) {
@@ -44,9 +47,16 @@ std::vector<std::string> Names(int count) {
   return names;
 }
 
+// The API's name of an option: a command line has no "_".
+std::string WordOf(std::string_view name) {
+  std::string word(name);
+  std::ranges::replace(word, '-', '_');
+  return word;
+}
+
 }  // namespace
 
-void FilterOptions::AddTo(CLI::App* command) {
+void FilterOptions::AddTo(CLI::App* command, std::string_view until) {
   for (Many& many : many_) {
     std::string_view name = many.name;
     CLI::Option* option = command->add_option(fmt::format("--{}", name), many.values, AboutOf(name));
@@ -60,7 +70,12 @@ void FilterOptions::AddTo(CLI::App* command) {
   }
   for (One& one : one_) {
     std::string_view name = one.name;
-    CLI::Option* option = command->add_option(fmt::format("--{}", name), one.value, AboutOf(name));
+    if (name == "overdue") {
+      command->add_flag(fmt::format("--{}{{true}}", name), one.value, AboutOf(name))->group("Filter");
+      continue;
+    }
+    CLI::Option* option =
+        command->add_option(fmt::format("--{}", name == "until" ? until : name), one.value, AboutOf(name));
     option->group("Filter");
     if (name == "livemode") option->check(CLI::IsMember({"true", "false"}));
   }
@@ -103,7 +118,7 @@ bool FilterOptions::Empty() const {
 std::string FilterOptions::Query() const {
   std::string query;
   auto add = [&](std::string_view name, std::string_view value) {
-    query += fmt::format("{}{}={}", query.empty() ? "" : "&", name, UrlEncode(value));
+    query += fmt::format("{}{}={}", query.empty() ? "" : "&", WordOf(name), UrlEncode(value));
   };
   for (const Many& many : many_) {
     for (const std::string& value : many.values) add(many.name, value);
@@ -124,10 +139,11 @@ boost::json::object FilterOptions::Json() const {
   }
   for (const One& one : one_) {
     if (one.value.empty()) continue;
-    if (std::string_view(one.name) == "livemode") {
-      filter[one.name] = one.value == "true";
+    const std::string word = WordOf(one.name);
+    if (word == "livemode" || word == "overdue") {
+      filter[word] = one.value == "true";
     } else {
-      filter[one.name] = one.value;
+      filter[word] = one.value;
     }
   }
   return filter;
@@ -142,7 +158,11 @@ std::string FilterOptions::Words() const {
     for (const std::string& value : many.values) add(many.name, value);
   }
   for (const One& one : one_) {
-    if (!one.value.empty()) add(one.name, one.value);
+    if (std::string_view(one.name) == "overdue") {
+      if (!one.value.empty()) words += words.empty() ? "--overdue" : " --overdue";
+    } else if (!one.value.empty()) {
+      add(one.name, one.value);
+    }
   }
   return words;
 }

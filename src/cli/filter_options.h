@@ -15,7 +15,8 @@ namespace dlo::cli {
 
 class FilterOptions {
  public:
-  void AddTo(CLI::App* command);
+  /// `until`: its name, where the command has an --until of its own.
+  void AddTo(CLI::App* command, std::string_view until = "until");
   /// Sets one word, as if it had been typed.
   void Only(std::string_view name, const std::string& value);
   /// Checks times, and turns "2h" (so long before `now`) into a time. Error invalid names the option.
@@ -39,7 +40,8 @@ class FilterOptions {
   };
   std::vector<Many> many_ = {{"type", {}},    {"source", {}}, {"subject", {}},
                              {"account", {}}, {"class", {}},  {"state", {}}};
-  std::vector<One> one_ = {{"since", {}}, {"until", {}}, {"livemode", {}}, {"fingerprint", {}}, {"q", {}}};
+  std::vector<One> one_ = {{"since", {}}, {"until", {}},   {"livemode", {}},     {"fingerprint", {}},
+                           {"q", {}},     {"overdue", {}}, {"not-judged-by", {}}};
 };
 
 }  // namespace dlo::cli

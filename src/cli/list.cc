@@ -78,20 +78,37 @@ int Groups(Context& context, GroupOptions& options) {
   std::string by = options.by == "type" ? "KIND" : options.by;
   for (char& c : by) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   bool own_class = options.by != "class", own_kind = options.by != "type", narrow = context.Narrow();
+  // Columns that most stores have no use for come when there is something in them.
+  bool judged = false, noted = false;
+  for (const auto& group : Items(*body)) {
+    judged = judged || !Text(group, "handler_version").empty();
+    noted = noted || Number(group, "notes") > 0;
+  }
   std::vector<Column> columns = {{"COUNT", true}, {by, false, options.by == "account"}};
   if (own_class) columns.push_back({"CLASS"});
   if (own_kind) columns.push_back({"KIND", false, true, 2});
   if (!narrow) columns.push_back({"FIRST", true});
+  if (judged) columns.insert(columns.end(), {{"NOT JUDGED BY", false, true}, {"READY", true}});
   columns.insert(columns.end(), {{"LAST", true}, {"SAMPLE", true}, {"MESSAGE", false, true, 3}});
+  if (noted) columns.push_back({"NOTES", false, true});
   Table table(columns);
   for (const auto& group : Items(*body)) {
     std::vector<Cell> row = {Text(group, "count"), Text(group, "value")};
     if (own_class) row.push_back(Text(group, "class"));
     if (own_kind) row.push_back(Text(group, "kind"));
     if (!narrow) row.push_back(context.Ago(When(group, "first_seen")));
+    if (judged) {
+      std::string version = Text(group, "handler_version");
+      row.push_back(version.empty() ? "" : fmt::format("{}: {}", version, Number(group, "not_judged")));
+      row.push_back(Text(group, "ready"));
+    }
     row.push_back(context.Ago(When(group, "last_seen")));
     row.push_back(Text(group, "sample_id"));
     row.push_back(narrow ? BriefFailure(group) : FailureText(group));
+    if (noted) {
+      row.push_back(Number(group, "notes") > 0 ? fmt::format("{}: {}", Number(group, "notes"), Text(group, "last_note"))
+                                               : "");
+    }
     table.Add(std::move(row));
   }
   if (table.empty()) return context.Note("No dead letters match."), kDone;
@@ -151,10 +168,12 @@ int ShowRejected(Context& context, const std::string& id_text) {
   return kDone;
 }
 
-int Payload(Context& context, const std::string& id_text, bool raw) {
+int Payload(Context& context, const std::string& id_text, bool raw, int revision) {
   std::optional<EventId> id = ParseId(id_text);
   if (!id) return context.Report(ParseIds({id_text}).error());
-  auto answer = context.api().Get(fmt::format("/v1/events/{}/payload", *id), std::chrono::minutes(5));
+  auto answer = context.api().Get(revision > 0 ? fmt::format("/v1/events/{}/revisions/{}/payload", *id, revision)
+                                               : fmt::format("/v1/events/{}/payload", *id),
+                                  std::chrono::minutes(5));
   if (!answer) return context.Report(answer.error());
   // A pipe gets the bytes; a terminal must not be driven by them.
   if (!context.deps.terminal.out || raw) return context.Print(answer->body), kDone;
@@ -214,11 +233,15 @@ void AddListCommands(CLI::App& app, Context& context) {
   struct PayloadOptions {
     std::string id;
     bool raw = false;
+    int revision = 0;
   };
   auto payload = std::make_shared<PayloadOptions>();
-  command = context.Command(app, "payload", "Print the body of an event: exact bytes in a pipe, readable on a terminal",
-                            [&context, payload] { return Payload(context, payload->id, payload->raw); });
+  command =
+      context.Command(app, "payload", "Print the body of an event: exact bytes in a pipe, readable on a terminal",
+                      [&context, payload] { return Payload(context, payload->id, payload->raw, payload->revision); });
   command->add_option("id", payload->id, "Id of the event")->required();
+  command->add_option("--revision", payload->revision, "Of this revision; 0 is the original")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--raw", payload->raw, "Exact bytes on a terminal too");
 }
 

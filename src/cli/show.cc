@@ -5,6 +5,7 @@
 
 #include "base/time_text.h"
 #include "cli/context.h"
+#include "cli/decision_text.h"
 #include "cli/json.h"
 #include "cli/letter_text.h"
 #include "cli/text.h"
@@ -95,6 +96,7 @@ void Triage(Page& page, const value& letter) {
     page.Fact("Owner", Text(letter, "hold_owner"));
     page.Fact("Until", Text(letter, "hold_until"));
     page.Fact("Wakes on", Text(letter, "wake_on_handler"));
+    if (Flag(letter, "wake_seen")) page.Fact("Ready", "a handler of that version has answered", Colour::green);
   }
   if (state == "resolved") {
     page.Heading("Resolved");
@@ -127,6 +129,7 @@ void Attempts(Page& page, const boost::json::array& attempts) {
     std::string shown = outcome.empty() ? none : outcome;
     if (Flag(attempt, "late")) shown += " (late)";
     if (Number(attempt, "replay_id") > 0) shown += " (replay " + Text(attempt, "replay_id") + ")";
+    if (Number(attempt, "revision") > 0) shown += " (revision " + Text(attempt, "revision") + ")";
     bool good = outcome == "applied" || outcome == "already_applied" || outcome == "not_applicable";
     std::string what = good ? Text(attempt, "effect") : FailureText(attempt);
     table.Add({Text(attempt, "number"),
@@ -149,6 +152,26 @@ void Acts(Page& page, const boost::json::array& records) {
     table.Add({Text(record, "at"), Text(record, "actor"), Text(record, "action"), Text(record, "reason")});
   }
   page.Lines(table.Render(page.style()));
+}
+
+void Corrections(Page& page, const value& event, const value& letter) {
+  const boost::json::array& revisions = Items(event, "revisions");
+  if (revisions.empty()) return;
+  page.Heading("Corrected payloads, newest first");
+  page.Lines(RevisionTable(revisions).Render(page.style()));
+  std::int64_t sent = Number(letter, "revision");
+  page.Fact("Replays", sent > 0 ? fmt::format("send revision {}", sent) : std::string("send the original"));
+}
+
+void Notes(Page& page, const value& event) {
+  if (std::string text = NotesText(Items(event, "notes")); !text.empty()) {
+    page.Heading("Notes");
+    page.Lines(text);
+  }
+  if (std::string text = NotesText(Items(event, "group_notes")); !text.empty()) {
+    page.Heading("Notes on its group");
+    page.Lines(text);
+  }
 }
 
 void Headers(Page& page, const value& event) {
@@ -193,6 +216,8 @@ int Show(Context& context, const std::string& id_text) {
   Facts(page, *event, letter);
   Failure(page, *event, letter);
   Triage(page, letter);
+  Notes(page, *event);
+  Corrections(page, *event, letter);
   Attempts(page, Items(*event, "timeline"));
   if (auto audit = context.api().Get(path + "/audit")) {
     if (auto records = ParseBody(*audit)) Acts(page, Items(*records));

@@ -90,8 +90,10 @@ std::string Alarms(const Context& context, const value& stats) {
              Colour::yellow);
   }
   if (std::int64_t overdue = Number(stats, "held_overdue"); overdue > 0) {
-    out +=
-        Line(style, fmt::format("{} held letters are past their date: dlo list --state held", overdue), Colour::yellow);
+    out += Line(style,
+                fmt::format("{} held letters are past their date, or their handler version is out: dlo list --overdue",
+                            overdue),
+                Colour::yellow);
   }
   return out;
 }

@@ -1,8 +1,10 @@
-// The acts on single letters: hold, release, resolve, reopen; and sources that the systemic breaker stopped.
+// The acts hold, release, resolve and reopen, on single letters or on all that match; and sources that the systemic
+// breaker stopped.
 #include <fmt/format.h>
 
 #include "base/time_text.h"
 #include "cli/acts.h"
+#include "cli/bulk.h"
 #include "cli/context.h"
 #include "cli/json.h"
 #include "cli/letter_text.h"
@@ -16,11 +18,16 @@ using boost::json::object;
 
 struct ActOptions {
   std::vector<std::string> ids;
+  BulkOptions bulk;
   std::string reason;
 };
 
-void AddIds(CLI::App* command, ActOptions& options) {
-  command->add_option("id", options.ids, "Ids of letters")->required();
+void AddSelection(CLI::App* command, ActOptions& options, std::string_view until = "until") {
+  command->add_option("id", options.ids, "Ids of letters; without them, a filter");
+  options.bulk.AddTo(command, until);
+}
+
+void AddReason(CLI::App* command, ActOptions& options) {
   command->add_option("--reason", options.reason, "Why; kept in the audit log");
 }
 
@@ -31,7 +38,11 @@ std::string Became(const boost::json::value& event) {
   return state.empty() ? "done" : state;
 }
 
-int Act(Context& context, const ActOptions& options, const std::string& act, object body) {
+int Act(Context& context, ActOptions& options, const std::string& act, object body) {
+  if (options.ids.empty()) return ActWhere(context, options.bulk, act, body, options.reason);
+  if (options.bulk.Given()) {
+    return context.Usage("give ids or a filter, not both: ids are done one by one, a filter selects many");
+  }
   if (!options.reason.empty()) body["reason"] = options.reason;
   return ActOnEach(context, options.ids, act, body, Became);
 }
@@ -40,7 +51,7 @@ struct HoldOptions : ActOptions {
   std::string link, owner, until, wake;
 };
 
-int Hold(Context& context, const HoldOptions& options) {
+int Hold(Context& context, HoldOptions& options) {
   object body = {{"link", options.link}};
   if (!options.owner.empty()) body["owner"] = options.owner;
   if (!options.until.empty()) {
@@ -149,22 +160,25 @@ void AddTriageCommands(CLI::App& app, Context& context) {
   auto hold = std::make_shared<HoldOptions>();
   CLI::App* command = context.Command(app, "hold", "Keep letters until something is fixed",
                                       [&context, hold] { return Hold(context, *hold); });
-  AddIds(command, *hold);
+  AddSelection(command, *hold, "received-until");
+  AddReason(command, *hold);
   command->add_option("--link", hold->link, "Where the fix is tracked: address of an issue")->required();
   command->add_option("--owner", hold->owner, "Who sees to it");
   command->add_option("--until", hold->until, "Overdue after this: a time, a date, or 3d from now");
-  command->add_option("--wake-on-handler", hold->wake, "Back to the dead letters when this handler version is seen");
+  command->add_option("--wake-on-handler", hold->wake,
+                      "Overdue once this handler version is seen (or a pattern: 2026.12.*)");
 
   auto release = std::make_shared<ActOptions>();
   command = context.Command(app, "release", "Put held letters back among the dead ones",
                             [&context, release] { return Act(context, *release, "release", {}); });
-  AddIds(command, *release);
+  AddSelection(command, *release);
+  AddReason(command, *release);
 
   auto resolve = std::make_shared<ResolveOptions>();
   command = context.Command(app, "resolve", "Close letters that need no effect", [&context, resolve] {
     return Act(context, *resolve, "resolve", {{"code", resolve->code}});
   });
-  command->add_option("id", resolve->ids, "Ids of letters")->required();
+  AddSelection(command, *resolve);
   command->add_option("--code", resolve->code, "Which kind of reason")
       ->required()
       ->check(CLI::IsMember(ResolveCodes()));
@@ -173,7 +187,8 @@ void AddTriageCommands(CLI::App& app, Context& context) {
   auto reopen = std::make_shared<ActOptions>();
   command = context.Command(app, "reopen", "Make resolved letters dead letters again",
                             [&context, reopen] { return Act(context, *reopen, "reopen", {}); });
-  AddIds(command, *reopen);
+  AddSelection(command, *reopen);
+  AddReason(command, *reopen);
   AddSourceCommands(app, context);
 }
 

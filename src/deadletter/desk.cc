@@ -6,63 +6,15 @@
 #include <array>
 #include <string_view>
 
-#include "base/time_text.h"
+#include "deadletter/checks.h"
 #include "store/pace.h"
 
 namespace dlo::deadletter {
 namespace {
 
-constexpr int kMaxPage = 500;
-constexpr std::size_t kMaxReason = 1000;
-constexpr std::size_t kMaxLink = 1000;
-constexpr std::size_t kMaxName = 200;
 constexpr std::size_t kMaxSearch = 200;
-constexpr std::int64_t kMaxSelection = 100'000'000;
 constexpr int kDrainBatch = 500;
 constexpr Duration kDrainPoll = std::chrono::milliseconds(50);
-
-std::unexpected<Error> Invalid(std::string code, std::string message) {
-  return Fail(ErrorKind::invalid, std::move(code), std::move(message));
-}
-
-/// Characters, not bytes: a limit that people see must not depend on their language.
-std::size_t Length(std::string_view utf8) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(utf8, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
-bool Blank(std::string_view text) {
-  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
-}
-
-Result<void> Check(const Actor& actor) {
-  if (Blank(actor.name)) return Invalid("no_actor", "An act needs the name of who acts, for the audit log.");
-  if (Length(actor.reason) > kMaxReason) {
-    return Invalid("reason_too_long",
-                   fmt::format("The reason is longer than {} characters; put the rest behind a link.", kMaxReason));
-  }
-  return {};
-}
-
-Result<void> CheckId(EventId id) {
-  if (id < 1) return Fail(ErrorKind::not_found, "not_found", fmt::format("There is no event {}.", id));
-  return {};
-}
-
-Result<void> CheckLimit(int limit) {
-  if (limit < 1 || limit > kMaxPage) {
-    return Invalid("bad_limit", fmt::format("limit is {}; it must be from 1 to {}.", limit, kMaxPage));
-  }
-  return {};
-}
-
-Result<Filter> Letters(Filter filter) {
-  if (filter.q && Length(*filter.q) > kMaxSearch) {
-    return Invalid("bad_filter", fmt::format("q is longer than {} characters.", kMaxSearch));
-  }
-  if (filter.states.empty()) filter.states = {State::dead, State::held};
-  return filter;
-}
 
 Result<void> CheckReplayed(const Filter& filter) {
   for (const State state : filter.states) {
@@ -75,6 +27,20 @@ Result<void> CheckReplayed(const Filter& filter) {
 }
 
 }  // namespace
+
+Filter Desk::Now(Filter filter) const {
+  if (filter.overdue == Time{}) filter.overdue = deps_.clock.Now();
+  return filter;
+}
+
+Result<Filter> Desk::Letters(const Filter& asked) const {
+  Filter filter = Now(asked);
+  if (filter.q && Length(*filter.q) > kMaxSearch) {
+    return Invalid("bad_filter", fmt::format("q is longer than {} characters.", kMaxSearch));
+  }
+  if (filter.states.empty()) filter.states = {State::dead, State::held};
+  return filter;
+}
 
 Result<Page> Desk::List(const Filter& filter, int limit, const std::string& cursor) {
   if (auto ok = CheckLimit(limit); !ok) return std::unexpected(ok.error());
@@ -132,17 +98,7 @@ Result<Letter> Desk::Requeue(EventId id, const Actor& actor) {
 }
 
 Result<Letter> Desk::Hold(EventId id, const HoldRequest& request, const Actor& actor) {
-  if (Blank(request.link)) {
-    return Invalid("link_missing", "A hold needs `link`: the issue whose fix this letter waits for.");
-  }
-  if (Length(request.link) > kMaxLink || Length(request.owner) > kMaxName ||
-      Length(request.wake_on_handler) > kMaxName) {
-    return Invalid("hold_too_long",
-                   fmt::format("link takes at most {} characters, owner and wake_on_handler {}.", kMaxLink, kMaxName));
-  }
-  if (request.until && *request.until <= deps_.clock.Now()) {
-    return Invalid("until_past", "`until` is " + FormatTime(*request.until) + ", which is over already.");
-  }
+  if (auto ok = CheckHold(request, deps_.clock.Now()); !ok) return std::unexpected(ok.error());
   return Do({.id = id, .act = Act::hold, .hold = request}, actor);
 }
 
@@ -170,8 +126,8 @@ Result<ReplayPlan> Desk::RequeueWhere(const Filter& filter, const ReplayOptions&
   }
   const auto pace = store::PaceOf(options);
   if (!pace) return std::unexpected(pace.error());
-  auto plan = options.dry_run ? deps_.store.Plan(filter)
-                              : deps_.store.Create(filter, options, "replay", actor, deps_.clock.Now());
+  auto plan = options.dry_run ? deps_.store.Plan(Now(filter))
+                              : deps_.store.Create(Now(filter), options, "replay", actor, deps_.clock.Now());
   if (!plan) return plan;
   plan->over_cap = plan->count > options.max;
   plan->estimated_seconds = store::EstimateSeconds(plan->count, *pace);

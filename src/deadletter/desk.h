@@ -23,6 +23,8 @@ struct DeskDeps {
   std::function<void(Duration)> wait;
   /// Called when letters became waiting, so that the housekeeping loop looks now. May be unset.
   std::function<void()> ring;
+  /// How many bytes a payload of the source may have. Unset: 32 MiB, as much as any.
+  std::function<std::size_t(const std::string& source)> max_body;
 };
 
 /// Thread-safe as its store is. Drain blocks its caller; everything else takes a store call or two.
@@ -51,8 +53,37 @@ class Desk final : public DeadLetters {
   Result<Letter> Resolve(EventId id, ResolveCode code, const Actor& actor) override;
   Result<Letter> Reopen(EventId id, const Actor& actor) override;
 
+  // In desk_decisions.cc.
+  Result<Decision> HoldWhere(const Filter& filter, const HoldRequest& request, const DecisionOptions& options,
+                             const Actor& actor) override;
+  Result<Decision> ReleaseWhere(const Filter& filter, const DecisionOptions& options, const Actor& actor) override;
+  Result<Decision> ResolveWhere(const Filter& filter, ResolveCode code, const DecisionOptions& options,
+                                const Actor& actor) override;
+  Result<Decision> ReopenWhere(const Filter& filter, const DecisionOptions& options, const Actor& actor) override;
+  Result<Decision> DecisionOf(std::int64_t decision_id) override;
+  Result<std::vector<Decision>> Decisions(int limit) override;
+  Result<Rule> AddRule(const Rule& rule, const Actor& actor) override;
+  Result<RuleTrial> TryRule(const Rule& rule) override;
+  Result<Rule> EndRule(std::int64_t rule_id, const Actor& actor) override;
+  Result<std::vector<Rule>> Rules(int limit) override;
+  Result<Note> AddNote(EventId id, const std::string& text, const Actor& actor) override;
+  Result<Note> AddGroupNote(const std::string& fingerprint, const std::string& text, const Actor& actor) override;
+  Result<std::vector<Note>> NotesOf(EventId id, std::int64_t before, int limit) override;
+  Result<std::vector<Note>> GroupNotesOf(const std::string& fingerprint, std::int64_t before, int limit) override;
+  Result<Revision> Revise(EventId id, const std::string& body, const Actor& actor, std::optional<int> after) override;
+  Result<Revision> ReviseToOriginal(EventId id, const Actor& actor, std::optional<int> after) override;
+  Result<std::vector<Revision>> Revisions(EventId id) override;
+  Result<std::string> RevisionPayload(EventId id, int number) override;
+
  private:
   Result<Letter> Do(store::TriageAct act, const Actor& actor);
+  Result<Decision> DecideWhere(const Filter& filter, const store::BulkAct& act, const DecisionOptions& options,
+                               const Actor& actor);
+  Result<Revision> ReviseWith(const store::RevisionRequest& request, const Actor& actor);
+  /// With "by now" made a time.
+  [[nodiscard]] Filter Now(Filter filter) const;
+  /// Of lists and counts: dead and held unless states are named.
+  [[nodiscard]] Result<Filter> Letters(const Filter& asked) const;
   Result<DrainStats> WaitFor(std::int64_t replay_id, Duration wait);
 
   DeskDeps deps_;

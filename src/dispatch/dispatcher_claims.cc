@@ -231,6 +231,7 @@ void Dispatcher::State::StartOne(std::uint64_t number, store::Claimed event, Tim
   delivery.attempt = run.context.attempt;
   delivery.replay = run.context.replaying;
   delivery.replay_id = run.context.replaying ? run.context.replay_id : 0;
+  delivery.revision = run.context.revision;
   delivery.age = std::max(Duration(0), now - event.receipt->received_at);
   delivery.suppress_notifications = delivery.replay && delivery.age > source.notify_within;
   delivery.receipt = std::move(event.receipt);

@@ -112,10 +112,13 @@ std::vector<std::string> BuildHeaders(const Delivery& delivery, const intake::Si
   headers.push_back(fmt::format("Dlo-Attempt: {}", delivery.attempt));
   headers.push_back(fmt::format("Dlo-Replay: {}", yes(delivery.replay)));
   if (delivery.replay) headers.push_back(fmt::format("Dlo-Replay-Id: {}", delivery.replay_id));
+  if (delivery.revision > 0) headers.push_back(fmt::format("Dlo-Revision: {}", delivery.revision));
   headers.push_back("Dlo-Received-At: " + FormatTime(receipt.received_at));
   headers.push_back(
       fmt::format("Dlo-Age-Seconds: {}", std::chrono::duration_cast<std::chrono::seconds>(delivery.age).count()));
-  headers.push_back(fmt::format("Dlo-Signature-Verified: {}", yes(receipt.verdict.verified)));
+  // The sender signed other bytes: a handler that asks for "true" must not take ours for the sender's.
+  headers.push_back(
+      fmt::format("Dlo-Signature-Verified: {}", delivery.revision > 0 ? "revised" : yes(receipt.verdict.verified)));
   headers.push_back(fmt::format("Dlo-Suppress-Notifications: {}", yes(delivery.suppress_notifications)));
   headers.push_back("Idempotency-Key: " + PercentEncode(delivery.IdempotencyKey()));
   if (signer != nullptr) {

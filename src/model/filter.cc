@@ -116,10 +116,17 @@ Result<void> ReadWord(std::string_view word, const json::value& value, Filter& o
     out.livemode = value.as_bool();
     return {};
   }
-  if (word == "fingerprint" || word == "q") {
+  if (word == "fingerprint" || word == "q" || word == "not_judged_by") {
     auto text = AsText(value);
     if (!text) return Bad(word, "a text");
-    (word == "q" ? out.q : out.fingerprint) = std::move(text);
+    (word == "q" ? out.q : word == "fingerprint" ? out.fingerprint : out.not_judged_by) = std::move(text);
+    return {};
+  }
+  if (word == "overdue") {
+    // false says nothing: it is how a form leaves the word out. A time is what a kept filter was resolved to.
+    if (value.is_string()) return ReadTime(word, value, false, out.overdue);
+    if (!value.is_bool()) return Bad(word, "true or false");
+    if (value.as_bool()) out.overdue = Time{};
     return {};
   }
   if (word == "ids") {
@@ -129,17 +136,18 @@ Result<void> ReadWord(std::string_view word, const json::value& value, Filter& o
       return id.has_value();
     });
   }
-  return Fail(
-      ErrorKind::invalid, "bad_filter",
-      "There is no filter word \"" + std::string(word) +
-          "\". Words: type, source, subject, account, class, state, since, until, livemode, fingerprint, q, ids.");
+  return Fail(ErrorKind::invalid, "bad_filter",
+              "There is no filter word \"" + std::string(word) +
+                  "\". Words: type, source, subject, account, class, state, since, until, livemode, fingerprint, q, "
+                  "ids, overdue, not_judged_by.");
 }
 
 }  // namespace
 
 bool Filter::Empty() const {
   return types.empty() && sources.empty() && subjects.empty() && accounts.empty() && classes.empty() &&
-         states.empty() && !since && !until && !livemode && !fingerprint && !q && ids.empty();
+         states.empty() && !since && !until && !livemode && !fingerprint && !q && ids.empty() && !overdue &&
+         !not_judged_by;
 }
 
 std::string FilterToJson(const Filter& filter) {
@@ -159,6 +167,9 @@ std::string FilterToJson(const Filter& filter) {
   if (filter.fingerprint) out["fingerprint"] = *filter.fingerprint;
   if (filter.q) out["q"] = *filter.q;
   PutList(out, "ids", filter.ids, [](EventId id) { return json::value(id); });
+  if (filter.overdue)
+    out["overdue"] = *filter.overdue == Time{} ? json::value(true) : json::value(FormatTime(*filter.overdue));
+  if (filter.not_judged_by) out["not_judged_by"] = *filter.not_judged_by;
   return json::serialize(out);
 }
 

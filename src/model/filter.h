@@ -1,5 +1,6 @@
 // A Filter as JSON: what audit records and replays keep of a selection, and what the API is sent. Words are those of
-// the API: type, source, subject, account, class, state, since, until, livemode, fingerprint, q, ids.
+// the API: type, source, subject, account, class, state, since, until, livemode, fingerprint, q, ids, overdue,
+// not_judged_by.
 #pragma once
 
 #include <string>

@@ -25,6 +25,7 @@ struct RunContext {
   bool replaying = false;
   std::int64_t replay_id = 0;
   int replays_failed = 0;
+  int revision = 0;  // of the payload that is to be sent; 0 = the original
   Time received_at{};
 };
 

@@ -42,6 +42,14 @@ Samples Oldest(const store::Figures& figures, Time now) {
   return samples;
 }
 
+Samples Overdue(const store::Figures& figures, Time) {
+  Samples samples;
+  for (const auto& [source, count] : figures.holds_overdue) {
+    samples.push_back({{{"source", source}}, static_cast<double>(count)});
+  }
+  return samples;
+}
+
 struct Gauge {
   const char* name;
   const char* help;
@@ -65,8 +73,7 @@ constexpr Gauge kGauges[] = {
      [](const store::Figures& f, Time) { return One(static_cast<double>(f.receipts)); }},
     {"dlo_index_lag", "Receipts in the journal that are not yet in the index",
      [](const store::Figures& f, Time) { return One(static_cast<double>(f.receipts - f.indexed)); }},
-    {"dlo_held_overdue", "Held letters whose due date has passed",
-     [](const store::Figures& f, Time) { return One(static_cast<double>(f.held_overdue)); }},
+    {"dlo_holds_overdue", "Held letters whose date has passed, or whose handler version is out", Overdue},
 };
 
 }  // namespace

@@ -123,7 +123,11 @@ std::expected<Admission, Response> AdminApi::Begin(RequestHead& head) {
   }
   if (auto actor = Authorize(*route, head); !actor) return std::unexpected(std::move(actor.error()));
   head.route = route;
-  return Admission{.max_body = deps_.max_body, .answer_within = std::nullopt};
+  std::size_t max_body = deps_.max_body;
+  if (route->body == Body::payload) {
+    for (const SourceConfig& source : deps_.sources) max_body = std::max(max_body, source.max_body);
+  }
+  return Admission{.max_body = max_body, .answer_within = std::nullopt};
 }
 
 void AdminApi::Handle(RequestHead head, std::string body, Responder respond) {
@@ -158,7 +162,7 @@ Response AdminApi::RunChecked(const Route& route, const RequestHead& head, const
   std::vector<std::string> params;
   FindRoute(head, &params, nullptr);
   if (route.method == "GET" && !body.empty()) return Problem(400, "unexpected_body", "GET takes no body.");
-  auto object = ParseBody(head, body);
+  auto object = route.body == Body::payload ? boost::json::object() : ParseBody(head, body);
   if (!object) return std::move(object.error());
   auto query = Query::Parse(head.query());
   if (!query) return FromError(query.error());
@@ -167,7 +171,8 @@ Response AdminApi::RunChecked(const Route& route, const RequestHead& head, const
             .params = std::move(params),
             .query = std::move(*query),
             .body = Fields(*object),
-            .actor = std::move(*actor)};
+            .actor = std::move(*actor),
+            .raw = body};
   Context context{.deps = deps_, .auth = auth_};
   auto response = route.act(context, call);
   if (route.method == "POST") {

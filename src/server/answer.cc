@@ -29,6 +29,8 @@ std::string_view StatusText(int status) {
   switch (status) {
     case 200:
       return "OK";
+    case 201:
+      return "Created";
     case 202:
       return "Accepted";
     case 204:
@@ -139,7 +141,8 @@ Response FromError(const Error& error) {
     case ErrorKind::forbidden:
       return Problem(403, error.code, error.message);
     case ErrorKind::too_large:
-      return Problem(error.code == "replay_too_large" ? 409 : 413, error.code, error.message);
+      return Problem(error.code == "replay_too_large" || error.code == "too_many" ? 409 : 413, error.code,
+                     error.message);
   }
   return Problem(500, "internal", "The server met an error of a kind that it does not know.");
 }

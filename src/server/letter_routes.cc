@@ -2,9 +2,7 @@
 #include <array>
 #include <boost/json.hpp>
 
-#include "base/encoding.h"
 #include "server/routes.h"
-#include "server/utf8.h"
 #include "server/view.h"
 
 namespace dlo::server {
@@ -52,22 +50,13 @@ Result<Response> ShowEvent(Context& context, Call& call) {
   return Json(200, View(*detail, SignatureHeader(context.deps, detail->letter.source)));
 }
 
-// A browser must never run what a stranger sent: no type but plain text, no guessing, saved rather than shown.
 Result<Response> ShowPayload(Context& context, Call& call) {
   if (auto ok = call.query.Finish(); !ok) return std::unexpected(ok.error());
   const auto id = PathNumber(call, 0);
   if (!id) return std::unexpected(id.error());
   auto payload = context.deps.letters.Payload(*id);
   if (!payload) return std::unexpected(payload.error());
-  Response response;
-  response.content_type = IsUtf8(*payload) ? "text/plain; charset=utf-8" : "application/octet-stream";
-  response.headers = {{"X-Content-Type-Options", "nosniff"},
-                      {"Content-Disposition", "attachment; filename=\"event-" + std::to_string(*id) + ".body\""},
-                      {"Content-Security-Policy", "sandbox; default-src 'none'"},
-                      {"Cache-Control", "no-store"},
-                      {"Dlo-Sha256", HexEncode(Sha256(*payload))}};
-  response.body = std::move(*payload);
-  return response;
+  return PayloadAnswer(std::move(*payload), "event-" + std::to_string(*id) + ".body");
 }
 
 Result<Response> ShowAttempts(Context& context, Call& call) {
@@ -108,10 +97,7 @@ Result<Response> Replay(Context& context, Call& call) {
 }
 
 Result<Response> Hold(Context& context, Call& call) {
-  const HoldRequest request{.link = call.body.Text("link"),
-                            .owner = call.body.Text("owner"),
-                            .until = call.body.Moment("until"),
-                            .wake_on_handler = call.body.Text("wake_on_handler")};
+  const HoldRequest request = TakeHold(call.body);
   return ActOnOne(call, [&](EventId id) { return context.deps.letters.Hold(id, request, call.actor); });
 }
 
@@ -122,14 +108,8 @@ Result<Response> Release(Context& context, Call& call) {
 Result<Response> Resolve(Context& context, Call& call) {
   const std::string name = call.body.Text("code");
   return ActOnOne(call, [&](EventId id) -> Result<Letter> {
-    const auto code = ResolveCodeByName(name);
-    if (!code) {
-      std::string names;
-      for (int i = 0; i < kResolveCodeCount; ++i) {
-        names += (i > 0 ? ", " : "") + std::string(dlo::Name(static_cast<ResolveCode>(i)));
-      }
-      return Fail(ErrorKind::invalid, "bad_field", "The field \"code\" takes one of: " + names + ".");
-    }
+    const auto code = CodeOf(name);
+    if (!code) return std::unexpected(code.error());
     return context.deps.letters.Resolve(id, *code, call.actor);
   });
 }

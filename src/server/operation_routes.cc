@@ -142,6 +142,9 @@ Result<Response> Stats(Context& context, Call& call) {
   answer["paused_sources"] = std::move(paused);
   answer["breakers"] = Breakers(context.deps);
   answer["held_overdue"] = figures->held_overdue;
+  json::object overdue;
+  for (const auto& [source, count] : figures->holds_overdue) overdue[source] = count;
+  answer["holds_overdue"] = std::move(overdue);
   answer["audit_head"] = figures->audit_head;
   if (figures->free_bytes) answer["free_bytes"] = *figures->free_bytes;
   answer["accounting"] = json::object{{"receipts", figures->receipts},

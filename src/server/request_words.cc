@@ -90,7 +90,7 @@ Result<bool> Query::Flag(const std::string& name) {
 
 Result<Filter> Query::TakeFilter() {
   static constexpr std::array kLists = {"type", "source", "subject", "account", "class", "state", "ids"};
-  static constexpr std::array kSingles = {"since", "until", "livemode", "fingerprint", "q"};
+  static constexpr std::array kSingles = {"since", "until", "livemode", "overdue", "fingerprint", "q", "not_judged_by"};
   json::object filter;
   for (const char* name : kLists) {
     auto found = words_.extract(name);
@@ -101,7 +101,7 @@ Result<Filter> Query::TakeFilter() {
     if (!text) return std::unexpected(text.error());
     if (!*text) continue;
     std::string& value = **text;
-    if (name == "livemode") {
+    if (name == "livemode" || name == "overdue") {
       if (value != "true" && value != "false") return BadWord(name, "true or false");
       filter[name] = value == "true";
       continue;

@@ -27,7 +27,7 @@ class Query {
   Result<std::int64_t> Number(const std::string& name, std::int64_t otherwise, std::int64_t min, std::int64_t max);
   Result<bool> Flag(const std::string& name);
   /// All filter words: type, source, subject, account, class, state, ids (repeatable), since, until, livemode,
-  /// fingerprint, q.
+  /// overdue, fingerprint, q, not_judged_by.
   Result<Filter> TakeFilter();
   /// Error invalid, "unknown_word", naming what nobody took.
   [[nodiscard]] Result<void> Finish() const;

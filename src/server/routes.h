@@ -43,7 +43,8 @@ struct Call {
   std::vector<std::string> params;  // what stood for each {…} of the pattern
   Query query;
   Fields body;
-  Actor actor;  // its reason is set by the route that reads one
+  Actor actor;             // its reason is set by the route that reads one
+  const std::string& raw;  // of a route that takes a payload: its bytes
 };
 
 struct Context {
@@ -62,18 +63,27 @@ enum class Lane : unsigned char {
   waits,  // on a thread of its own: blocks for as long as the caller asked; one at a time
 };
 
+/// What a POST carries.
+enum class Body : unsigned char {
+  json,     // an object, or nothing
+  payload,  // an event's payload: any bytes, as many as the largest max_body of a source
+};
+
 /// A route without a permission does not compile.
 struct Route {
-  consteval Route(std::string_view m, std::string_view p, Permission who, Act a, Lane l = Lane::store)
-      : method(m), pattern(p), permission(who), act(a), lane(l) {}
+  consteval Route(std::string_view m, std::string_view p, Permission who, Act a, Lane l = Lane::store,
+                  Body b = Body::json)
+      : method(m), pattern(p), permission(who), act(a), lane(l), body(b) {}
   std::string_view method;   // GET (HEAD goes with it) or POST
   std::string_view pattern;  // "/v1/events/{id}/payload"
   Permission permission;
   Act act;
   Lane lane;
+  Body body;
 };
 
 std::span<const Route> LetterRoutes();     // events and dead letters
+std::span<const Route> DecisionRoutes();   // acts on many, rules, notes, revisions
 std::span<const Route> ReplayRoutes();     // replays and drain
 std::span<const Route> AccessRoutes();     // tokens and audit
 std::span<const Route> OperationRoutes();  // sources, rejected, stats, metrics, health
@@ -84,6 +94,12 @@ std::span<const Route> OperationRoutes();  // sources, rejected, stats, metrics,
 [[nodiscard]] Response Json(int status, const boost::json::object& body);
 /// The number in place `i` of the path; error not_found.
 [[nodiscard]] Result<std::int64_t> PathNumber(const Call& call, std::size_t i);
+/// Bytes from outside, so that nothing runs or renders them.
+[[nodiscard]] Response PayloadAnswer(std::string payload, const std::string& file_name);
+/// The words of a hold: link, owner, until, wake_on_handler.
+[[nodiscard]] HoldRequest TakeHold(Fields& body);
+/// Error invalid, "bad_field", naming the codes there are.
+[[nodiscard]] Result<ResolveCode> CodeOf(const std::string& name);
 /// The header that carries a source's signature, where its name is configured; else "".
 [[nodiscard]] std::string SignatureHeader(const AdminDeps& deps, std::string_view source);
 

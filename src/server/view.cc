@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/time_text.h"
+#include "model/filter.h"
 #include "server/utf8.h"
 
 namespace dlo::server {
@@ -22,6 +23,19 @@ std::string Lower(std::string_view text) {
   std::ranges::transform(lower, lower.begin(),
                          [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   return lower;
+}
+
+/// JSON that was kept as text; the text itself if it is none.
+json::value ParsedOr(const std::string& text) {
+  boost::system::error_code error;
+  json::value value = json::parse(text, error);
+  return error ? json::value(ToUtf8(text)) : value;
+}
+
+json::object CountsBy(const std::map<std::string, std::int64_t>& by) {
+  json::object out;
+  for (const auto& [name, count] : by) out[ToUtf8(name)] = count;
+  return out;
 }
 
 json::value Maybe(const std::optional<bool>& flag) {
@@ -73,8 +87,10 @@ json::object View(const Letter& l) {
           {"hold_owner", ToUtf8(l.hold_owner)},
           {"wake_on_handler", ToUtf8(l.wake_on_handler)},
           {"hold_until", When(l.hold_until)},
+          {"wake_seen", l.wake_seen},
           {"resolve_code", l.resolve_code ? json::value(Name(*l.resolve_code)) : json::value(nullptr)},
           {"resolve_reason", ToUtf8(l.resolve_reason)},
+          {"revision", l.revision},
           {"behind", l.behind},
           {"events_behind", l.events_behind}};
 }
@@ -82,6 +98,9 @@ json::object View(const Letter& l) {
 json::object View(const LetterDetail& d, std::string_view signature_header) {
   json::object out = View(d.letter);
   out["timeline"] = ViewAll(d.attempts);
+  out["revisions"] = ViewAll(d.revisions);
+  out["notes"] = ViewAll(d.notes);
+  out["group_notes"] = ViewAll(d.group_notes);
   out["detail"] = ToUtf8(d.detail);
   out["verdict"] = json::object{{"verified", d.verdict.verified},
                                 {"scheme", d.verdict.scheme},
@@ -106,6 +125,7 @@ json::object View(const Attempt& a) {
           {"handler_version", ToUtf8(a.handler_version)},
           {"effect", ToUtf8(a.effect)},
           {"replay_id", a.replay_id},
+          {"revision", a.revision},
           {"late", a.late}};
 }
 
@@ -127,7 +147,73 @@ json::object View(const Group& g) {
           {"class", g.failure_class},
           {"code", ToUtf8(g.code)},
           {"kind", ToUtf8(g.kind)},
-          {"message", ToUtf8(g.message)}};
+          {"message", ToUtf8(g.message)},
+          {"handler_version", ToUtf8(g.handler_version)},
+          {"not_judged", g.not_judged},
+          {"ready", g.ready},
+          {"notes", g.notes},
+          {"last_note", ToUtf8(g.last_note)}};
+}
+
+json::object View(const Decision& d) {
+  return {{"id", d.id},
+          {"act", d.act},
+          {"state", d.state},
+          {"created_at", FormatTime(d.created_at)},
+          {"actor", ToUtf8(d.actor)},
+          {"reason", ToUtf8(d.reason)},
+          {"filter", ParsedOr(d.filter)},
+          {"count", d.count},
+          {"changed", d.changed},
+          {"skipped", d.skipped},
+          {"over_cap", d.over_cap},
+          {"digest", d.digest},
+          {"by_class", CountsBy(d.by_class)},
+          {"by_type", CountsBy(d.by_type)}};
+}
+
+json::object View(const Rule& r) {
+  return {{"id", r.id},
+          {"name", r.name},
+          {"state", r.state},
+          {"filter", ParsedOr(FilterToJson(r.match))},
+          {"act", r.resolve_code ? "resolve" : "hold"},
+          {"code", r.resolve_code ? json::value(Name(*r.resolve_code)) : json::value(nullptr)},
+          {"link", ToUtf8(r.hold_link)},
+          {"owner", ToUtf8(r.hold_owner)},
+          {"created_at", FormatTime(r.created_at)},
+          {"expires_at", FormatTime(r.expires_at)},
+          {"ended_at", When(r.ended_at)},
+          {"actor", ToUtf8(r.actor)},
+          {"reason", ToUtf8(r.reason)},
+          {"hits", r.hits},
+          {"last_hit_at", When(r.last_hit_at)}};
+}
+
+json::object View(const RuleTrial& t) {
+  json::array samples;
+  for (const EventId id : t.samples) samples.push_back(id);
+  return {{"would_match", t.count},
+          {"by_class", CountsBy(t.by_class)},
+          {"by_type", CountsBy(t.by_type)},
+          {"samples", std::move(samples)}};
+}
+
+json::object View(const Note& n) {
+  json::object out = {{"id", n.id}};
+  if (n.event_id != 0) out["event_id"] = n.event_id;
+  if (!n.fingerprint.empty()) out["fingerprint"] = n.fingerprint;
+  out["at"] = FormatTime(n.at);
+  out["actor"] = ToUtf8(n.actor);
+  out["role"] = ToUtf8(n.role);
+  out["text"] = ToUtf8(n.text);
+  return out;
+}
+
+json::object View(const Revision& r) {
+  return {{"number", r.number},          {"at", FormatTime(r.at)}, {"actor", ToUtf8(r.actor)},
+          {"reason", ToUtf8(r.reason)},  {"original", r.original}, {"body_bytes", r.body_bytes},
+          {"body_sha256", r.body_sha256}};
 }
 
 json::object View(const ReplayPlan& p) {

@@ -20,6 +20,11 @@ namespace dlo::server {
 [[nodiscard]] boost::json::object View(const Attempt& attempt);
 [[nodiscard]] boost::json::object View(const AuditRecord& record);
 [[nodiscard]] boost::json::object View(const Group& group);
+[[nodiscard]] boost::json::object View(const Decision& decision);
+[[nodiscard]] boost::json::object View(const Rule& rule);
+[[nodiscard]] boost::json::object View(const RuleTrial& trial);
+[[nodiscard]] boost::json::object View(const Note& note);
+[[nodiscard]] boost::json::object View(const Revision& revision);
 [[nodiscard]] boost::json::object View(const ReplayPlan& plan);
 [[nodiscard]] boost::json::object View(const ReplayProgress& progress);
 [[nodiscard]] boost::json::object View(const store::Token& token);  // without the hash

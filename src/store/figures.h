@@ -34,7 +34,9 @@ struct Figures {
   std::int64_t indexed = 0;     // of them, taken into the index
   std::int64_t duplicates = 0;  // of those, deliveries of a known key with the same content
   std::int64_t pruned = 0;
-  std::int64_t held_overdue = 0;
+  std::int64_t held_overdue = 0;  // the sum of holds_overdue
+  std::map<std::string, std::int64_t>
+      holds_overdue;  // by source: held past their date, or their handler version is out
   std::int64_t audit_head = 0;
   /// indexed - duplicates - pruned - (sum of counts): 0, or events were lost or invented.
   std::int64_t accounting_difference = 0;

@@ -2,12 +2,16 @@
 #pragma once
 
 #include "store/access.h"
+#include "store/decisions.h"
 #include "store/figures.h"
 #include "store/inbox.h"
 #include "store/letters.h"
+#include "store/notes.h"
 #include "store/quarantine.h"
 #include "store/queue.h"
 #include "store/replays.h"
+#include "store/revisions.h"
+#include "store/rules.h"
 #include "store/sources.h"
 
 namespace dlo::store {
@@ -16,6 +20,10 @@ class Store : public Inbox,
               public Queue,
               public Letters,
               public Replays,
+              public Decisions,
+              public RuleBook,
+              public NoteBook,
+              public Revisions,
               public Access,
               public Quarantine,
               public Sources,

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/time_text.h"
 #include "store/embedded/reads.h"
+#include "store/embedded/revisions.h"
 
 namespace dlo::store {
 namespace {
@@ -27,6 +28,27 @@ Result<std::shared_ptr<const Receipt>> ReadKnown(Db& db, const RunContext& run) 
   return receipt;
 }
 
+/// The receipt with the corrected payload in place of its own. Bytes that are not those that were entered, or are gone,
+/// make it corrupt: the original in their place would be what the correction was to prevent.
+Result<void> PutRevision(Db& db, Claimed& claimed) {
+  Result<std::string> body = ReadRevisionBody(db, claimed.run.id, claimed.run.revision);
+  auto receipt = std::make_shared<Receipt>(*claimed.receipt);
+  if (!body && body.error().kind != ErrorKind::corrupt && body.error().kind != ErrorKind::not_found) {
+    claimed.receipt = nullptr;
+    return std::unexpected(body.error());
+  }
+  if (!body) {
+    log::Error("revision_corrupt", {{"event", claimed.run.id},
+                                    {"source", claimed.run.source},
+                                    {"revision", claimed.run.revision},
+                                    {"do", "enter it again, or withdraw it: dlo revise"}});
+    claimed.corrupt = true;
+  }
+  receipt->body = body ? std::move(*body) : std::string();
+  claimed.receipt = std::move(receipt);
+  return {};
+}
+
 /// The error says why its receipt stays missing.
 Result<void> LoadOne(const Journal& journal, Db& db, Claimed& claimed) {
   const Result<Place> place = PlaceOf(db, claimed.run.id);
@@ -44,6 +66,7 @@ Result<void> LoadOne(const Journal& journal, Db& db, Claimed& claimed) {
     claimed.corrupt = true;
   }
   claimed.run.kind = claimed.receipt->kind;
+  if (claimed.run.revision > 0 && !claimed.corrupt) return PutRevision(db, claimed);
   return {};
 }
 

@@ -1,5 +1,7 @@
 #include "store/embedded/embedded_store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -7,6 +9,7 @@
 #include "base/log.h"
 #include "store/embedded/accept_thread.h"
 #include "store/embedded/access.h"
+#include "store/embedded/bulk_decisions.h"
 #include "store/embedded/claimed_bodies.h"
 #include "store/embedded/figures.h"
 #include "store/embedded/hot_cache.h"
@@ -16,10 +19,13 @@
 #include "store/embedded/index_thread.h"
 #include "store/embedded/journal.h"
 #include "store/embedded/lane_release.h"
+#include "store/embedded/notes.h"
 #include "store/embedded/quarantine.h"
 #include "store/embedded/reader_pool.h"
 #include "store/embedded/reads.h"
 #include "store/embedded/replay_items.h"
+#include "store/embedded/revisions.h"
+#include "store/embedded/rules.h"
 #include "store/embedded/schema.h"
 #include "store/embedded/sources.h"
 #include "store/embedded/sqlite.h"
@@ -125,6 +131,61 @@ class EmbeddedStore final : public SteppedStore {
   Result<std::vector<ReplayProgress>> Recent(int limit) override {
     return Read([&](Db& db) { return RecentReplays(db, limit); });
   }
+
+  // Decisions
+  Result<Decision> PlanDecision(const Filter& filter, Act act) override;
+  Result<Decision> CreateDecision(const Filter& filter, const BulkAct& act, const DecisionOptions& options,
+                                  const Actor& actor, Time now) override;
+  Result<std::vector<std::int64_t>> OpenDecisions() override {
+    return Read([](Db& db) { return ReadOpenDecisions(db); });
+  }
+  Result<Decision> StepDecision(std::int64_t decision_id, int n, Time now) override {
+    return Write(Flush::full,
+                 [&](IndexContext& c) { return store::StepDecision(c, options_.holds_lane, decision_id, n, now); });
+  }
+  Result<Decision> GetDecision(std::int64_t decision_id) override {
+    return Read([&](Db& db) { return ReadDecision(db, decision_id); });
+  }
+  Result<std::vector<Decision>> RecentDecisions(int limit) override {
+    return Read([&](Db& db) { return ReadDecisions(db, limit); });
+  }
+
+  // RuleBook
+  Result<Rule> AddRule(const Rule& rule, const Actor& actor, Time now) override {
+    return Write(Flush::full, [&](IndexContext& c) { return InsertRule(c.db, rule, actor, now); });
+  }
+  Result<RuleTrial> TryRule(const Rule& rule) override {
+    return Read([&](Db& db) { return store::TryRule(db, rule); });
+  }
+  Result<Rule> EndRule(std::int64_t rule_id, const Actor& actor, Time now) override {
+    return Write(Flush::full, [&](IndexContext& c) { return store::EndRule(c.db, rule_id, actor, now); });
+  }
+  Result<std::vector<Rule>> ListRules(int limit) override {
+    return Read([&](Db& db) { return ReadRules(db, limit); });
+  }
+  Result<RuleStep> ApplyRules(int n, Time now) override;
+
+  // NoteBook
+  Result<Note> AddNote(const Note& note, const Actor& actor, Time now) override {
+    return Write(Flush::full, [&](IndexContext& c) { return InsertNote(c.db, note, actor, now); });
+  }
+  Result<std::vector<Note>> ReadNotes(EventId event_id, const std::string& fingerprint, std::int64_t before,
+                                      int limit) override {
+    return Read([&](Db& db) -> Result<std::vector<Note>> {
+      if (auto known = CheckNoted(db, event_id, fingerprint); !known) return std::unexpected(known.error());
+      return store::ReadNotes(db, event_id, fingerprint, before, limit);
+    });
+  }
+
+  // Revisions
+  Result<Revision> Revise(const RevisionRequest& request, const Actor& actor, Time now) override;
+  Result<std::vector<Revision>> ListRevisions(EventId id) override {
+    return Read([&](Db& db) -> Result<std::vector<Revision>> {
+      if (auto place = PlaceOf(db, id); !place) return std::unexpected(place.error());
+      return ReadRevisions(db, id);
+    });
+  }
+  Result<std::string> RevisionPayload(EventId id, int number) override;
 
   // Access
   Result<Token> CreateToken(const std::string& name, const std::string& role, const std::string& hash,
@@ -233,6 +294,7 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
       *journal_, hot_, Intake::Options{options_.same_event, options_.holds_lane, options_.keys_in_memory});
   index_ = std::make_unique<IndexThread>(IndexThreadDeps{*writer_, *intake_, clock_, crash_points, metrics, lag_});
   if (Result<void> loaded = index_->Load(); !loaded) return loaded;
+  if (Result<void> dropped = DropUnsealed(*writer_); !dropped) return dropped;
   const Result<Mark> mark = CatchUp(*journal_, *writer_, *index_, options_.key_digest);
   if (!mark) return std::unexpected(mark.error());
   Result<KeyFilter> known = LoadKeyFilter(*writer_);
@@ -324,6 +386,69 @@ Result<std::vector<Result<Letter>>> EmbeddedStore::Triage(std::span<const Triage
     c.NotifyWork();
     return letters;
   });
+}
+
+Result<Decision> EmbeddedStore::PlanDecision(const Filter& filter, Act act) {
+  const auto selection = Read([&](Db& db) { return SelectLetters(db, filter, act, 0); });
+  if (!selection) return std::unexpected(selection.error());
+  return selection->plan;
+}
+
+Result<Decision> EmbeddedStore::CreateDecision(const Filter& filter, const BulkAct& act, const DecisionOptions& options,
+                                               const Actor& actor, Time now) {
+  const std::int64_t most = options.force ? INT64_MAX : options.max;
+  const auto selection = Read([&](Db& db) { return SelectLetters(db, filter, act.act, most); });
+  if (!selection) return std::unexpected(selection.error());
+  const std::span<const FrozenLetter> letters = selection->letters;
+  if (selection->too_many) {
+    return Fail(
+        ErrorKind::too_large, "too_many",
+        fmt::format("The filter selects {} letters and the cap is {}. Narrow the filter, raise max, or set force.",
+                    selection->plan.count, options.max));
+  }
+  std::int64_t id = 0;
+  std::size_t written = 0;
+  const auto piece = [&](IndexContext& c) -> Result<void> {
+    if (id == 0) {
+      const auto begun = BeginDecision(c.db, filter, act, actor, now);
+      if (!begun) return std::unexpected(begun.error());
+      id = *begun;
+    }
+    const auto part = letters.subspan(written, std::min(kFreezePiece, letters.size() - written));
+    return AddToDecision(c.db, id, part);
+  };
+  for (; letters.size() - written > kFreezePiece; written += kFreezePiece) {
+    if (auto done = Write(Flush::normal, piece); !done) return std::unexpected(done.error());
+  }
+  return Write(Flush::full, [&](IndexContext& c) -> Result<Decision> {
+    if (auto done = piece(c); !done) return std::unexpected(done.error());
+    return SealDecision(c.db, id, *selection, options, actor, now);
+  });
+}
+
+Result<RuleStep> EmbeddedStore::ApplyRules(int n, Time now) {
+  const auto wait = Read([&](Db& db) { return RulesWait(db, now); });
+  if (!wait) return std::unexpected(wait.error());
+  if (!*wait) return RuleStep{};
+  return Write(Flush::full, [&](IndexContext& c) { return store::ApplyRules(c, options_.holds_lane, n, now); });
+}
+
+Result<Revision> EmbeddedStore::Revise(const RevisionRequest& request, const Actor& actor, Time now) {
+  const Result<std::string> original = Payload(request.id);
+  if (!original && original.error().kind == ErrorKind::not_found) return std::unexpected(original.error());
+  return Write(Flush::full, [&](IndexContext& c) {
+    return InsertRevision(c.db, c.counts, request, original.has_value(), actor, now);
+  });
+}
+
+Result<std::string> EmbeddedStore::RevisionPayload(EventId id, int number) {
+  if (number == 0) return Payload(id);
+  const auto revisions = ListRevisions(id);
+  if (!revisions) return std::unexpected(revisions.error());
+  for (const Revision& revision : *revisions) {
+    if (revision.number == number && revision.original) return Payload(id);
+  }
+  return Read([&](Db& db) { return ReadRevisionBody(db, id, number); });
 }
 
 void EmbeddedStore::Keep(Rejected rejected) {

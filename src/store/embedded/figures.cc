@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/time_text.h"
+#include "store/embedded/handler_versions.h"
 #include "store/embedded/reads.h"
 
 namespace dlo::store {
@@ -63,6 +64,27 @@ Result<std::vector<SourceAge>> Oldest(Db& db) {
   }
 }
 
+/// Costs as much as there are holds that are overdue or wait for a handler version.
+Result<void> ReadOverdue(Db& db, Time now, Figures& figures) {
+  static const std::string kSql =
+      std::string(
+          "SELECT n.name, count(*) FROM (SELECT event_id FROM failures WHERE hold_until IS NOT NULL AND hold_until < "
+          "?1 "
+          "UNION SELECT event_id FROM failures WHERE wake_on_handler <> '') o CROSS JOIN events e ON e.id = o.event_id "
+          "CROSS JOIN failures f ON f.event_id = o.event_id LEFT JOIN names n ON n.id = e.source "
+          "WHERE e.state = 4 AND (f.hold_until < ?1 OR ") +
+      kWakeSeen + ") GROUP BY 1";
+  Statement rows = db.Prepare(kSql);
+  rows.Bind(1, ToMicros(now));
+  for (;;) {
+    const auto row = rows.Step();
+    if (!row) return std::unexpected(row.error());
+    if (!*row) return {};
+    figures.holds_overdue[rows.String(0)] = rows.Int(1);
+    figures.held_overdue += rows.Int(1);
+  }
+}
+
 Result<Figures> ReadAll(Db& db, const FigureFacts& facts, std::vector<StateCount> counts) {
   Figures figures;
   figures.counts = std::move(counts);
@@ -81,11 +103,7 @@ Result<Figures> ReadAll(Db& db, const FigureFacts& facts, std::vector<StateCount
   if (auto ok = take(Meta(db, "pruned"), figures.pruned); !ok) return std::unexpected(ok.error());
   auto head = OneNumber(db.Prepare("SELECT coalesce(max(seq), 0) FROM audit"));
   if (auto ok = take(std::move(head), figures.audit_head); !ok) return std::unexpected(ok.error());
-  Statement overdue = db.Prepare(
-      "SELECT count(*) FROM failures f CROSS JOIN events e ON e.id = f.event_id "
-      "WHERE f.hold_until IS NOT NULL AND f.hold_until < ?1 AND e.state = 4");
-  overdue.Bind(1, ToMicros(facts.now));
-  if (auto ok = take(OneNumber(std::move(overdue)), figures.held_overdue); !ok) return std::unexpected(ok.error());
+  if (auto ok = ReadOverdue(db, facts.now, figures); !ok) return std::unexpected(ok.error());
   std::int64_t present = 0;
   for (const StateCount& c : figures.counts) present += c.count;
   figures.accounting_difference = figures.indexed - figures.duplicates - figures.pruned - present;

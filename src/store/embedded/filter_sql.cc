@@ -1,5 +1,7 @@
 #include "store/embedded/filter_sql.h"
 
+#include "store/embedded/handler_versions.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -96,6 +98,15 @@ Result<void> FilterSql::Add(const Filter& filter) {
     And("(instr(lower(r.key), " + q + ") OR instr(lower(r.subject), " + q + ") OR instr(lower(f.message), " + q + "))");
     reads_failures_ = true;
   }
+  if (filter.overdue) {
+    And("e.state = 4 AND (f.hold_until < " + Parameter(filter.overdue->time_since_epoch().count()) + " OR " +
+        kWakeSeen + ")");
+    reads_failures_ = true;
+  }
+  if (filter.not_judged_by) {
+    And("NOT EXISTS (SELECT 1 FROM attempts ja WHERE ja.event_id = e.id AND ja.handler_version = " +
+        Parameter(*filter.not_judged_by) + ")");
+  }
   if (!filter.ids.empty()) {
     if (filter.ids.size() > kMaxIds) {
       return Fail(ErrorKind::invalid, "bad_filter", fmt::format("The filter names more than {} ids.", kMaxIds));
@@ -108,10 +119,10 @@ Result<void> FilterSql::Add(const Filter& filter) {
   return {};
 }
 
-std::string FilterSql::Joins(bool with_receipts) const {
+std::string FilterSql::Joins(bool with_receipts, bool with_failures) const {
   std::string joins;
   if (reads_receipts_ || with_receipts) joins += " CROSS JOIN receipts r ON r.id = e.id";
-  if (reads_failures_) joins += " LEFT JOIN failures f ON f.event_id = e.id";
+  if (reads_failures_ || with_failures) joins += " LEFT JOIN failures f ON f.event_id = e.id";
   return joins;
 }
 

@@ -28,8 +28,8 @@ class FilterSql {
   /// The first parameter number that is free after this condition's own, which begin at 1.
   [[nodiscard]] int next_parameter() const { return static_cast<int>(values_.size()) + 1; }
   /// " CROSS JOIN receipts r ON ..." and the like, to come after `events e`: what the condition reads, and the receipts
-  /// if the caller does. CROSS, so that SQLite begins with the events, which have the indexes.
-  [[nodiscard]] std::string Joins(bool with_receipts = false) const;
+  /// and failures if the caller does. CROSS, so that SQLite begins with the events, which have the indexes.
+  [[nodiscard]] std::string Joins(bool with_receipts = false, bool with_failures = false) const;
   /// Binds the values. They are not copied: this must live until the statement is reset.
   void BindTo(Statement& statement) const;
 

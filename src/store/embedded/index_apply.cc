@@ -7,10 +7,12 @@
 #include "base/time_text.h"
 #include "model/fingerprint.h"
 #include "model/law.h"
+#include "store/embedded/handler_versions.h"
 #include "store/embedded/index_queue.h"
 #include "store/embedded/index_values.h"
 #include "store/embedded/lanes.h"
 #include "store/embedded/replay_items.h"
+#include "store/embedded/rules.h"
 
 namespace dlo::store {
 namespace {
@@ -204,6 +206,11 @@ Result<ApplyStatus> ApplyTransition(IndexContext& context, HotCache& hot, const 
   if (!stays) context.lanes.Leave(row->lane, transition.id);
   if (done) done = context.lanes.Settle(context.db, row->lane);
   if (done) done = EndReplay(context, transition, row->replay_id);
+  if (done) {
+    done =
+        NoteHandlerVersion(context, row->source, transition.id, row->attempt_no, text.handler_version, transition.at);
+  }
+  if (done && transition.to == State::dead) done = QueueForRules(context.db, transition.id);
   if (!done) return std::unexpected(done.error());
   context.counts.Move(row->source, State::running, row->failure_class, transition.to, failure_class);
   if (transition.to != State::waiting) hot.Release(transition.id);

@@ -20,12 +20,14 @@ struct Candidate {
   int replays_failed = 0;
   FailureClass failure_class = FailureClass::none;
   std::optional<std::int64_t> lane;
+  int revision = 0;
 };
 
 Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, int max) {
   std::vector<Candidate> due;
   Statement rows = db.Prepare(
-      "SELECT id, received_at, token, attempt_no, tries, crashes, replaying, replay_id, replays_failed, class, lane "
+      "SELECT id, received_at, token, attempt_no, tries, crashes, replaying, replay_id, replays_failed, class, lane, "
+      "revision "
       "FROM events INDEXED BY events_due "
       "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 ORDER BY due_at, id LIMIT ?3");
   rows.Bind(1, source).Bind(2, ToMicros(now)).Bind(3, max);
@@ -43,7 +45,8 @@ Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, in
                    .replay_id = rows.Int(7),
                    .replays_failed = static_cast<int>(rows.Int(8)),
                    .failure_class = static_cast<FailureClass>(rows.Int(9)),
-                   .lane = rows.OptInt(10)});
+                   .lane = rows.OptInt(10),
+                   .revision = static_cast<int>(rows.Int(11))});
   }
 }
 
@@ -69,17 +72,23 @@ Result<void> TakeLease(IndexContext& context, const Candidate& candidate, const 
     return Fail(ErrorKind::corrupt, "database_corrupt", "an index of the database names an event that is not waiting");
   }
   context.counts.Move(lease.source, State::waiting, candidate.failure_class, State::running, candidate.failure_class);
-  return context.db
-      .Prepare(
-          "INSERT INTO attempts (event_id, number, token, started_at, worker, target, replay_id) "
-          "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
+  Result<void> begun = context.db
+                           .Prepare(
+                               "INSERT INTO attempts (event_id, number, token, started_at, worker, target, replay_id) "
+                               "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
+                           .Bind(1, candidate.id)
+                           .Bind(2, candidate.attempt_no + 1)
+                           .Bind(3, candidate.token + 1)
+                           .Bind(4, ToMicros(lease.now))
+                           .Bind(5, lease.worker)
+                           .Bind(6, lease.target)
+                           .Bind(7, candidate.replaying ? candidate.replay_id : 0)
+                           .Run();
+  if (!begun || candidate.revision == 0) return begun;
+  return context.db.Prepare("UPDATE attempts SET revision = ?3 WHERE event_id = ?1 AND number = ?2")
       .Bind(1, candidate.id)
       .Bind(2, candidate.attempt_no + 1)
-      .Bind(3, candidate.token + 1)
-      .Bind(4, ToMicros(lease.now))
-      .Bind(5, lease.worker)
-      .Bind(6, lease.target)
-      .Bind(7, candidate.replaying ? candidate.replay_id : 0)
+      .Bind(3, candidate.revision)
       .Run();
 }
 
@@ -94,6 +103,7 @@ RunContext ContextOf(const Candidate& candidate, const std::string& source) {
   run.replaying = candidate.replaying;
   run.replay_id = candidate.replaying ? candidate.replay_id : 0;
   run.replays_failed = candidate.replays_failed;
+  run.revision = candidate.revision;
   run.received_at = candidate.received_at;
   return run;
 }
@@ -135,7 +145,7 @@ Result<void> ClaimDue(IndexContext& context, const HotCache& hot, const ClaimWan
     if (Result<void> done = TakeLease(context, candidate, numbers); !done) return done;
     Claimed& taken = claimed.emplace_back();
     taken.run = ContextOf(candidate, want.source);
-    taken.receipt = hot.Get(candidate.id);
+    if (candidate.revision == 0) taken.receipt = hot.Get(candidate.id);  // a correction is read by Load
     if (taken.receipt) taken.run.kind = taken.receipt->kind;
   }
   return {};

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "dlo/result.h"
 #include "env/clock.h"
@@ -24,6 +25,8 @@ class Names {
   /// nullopt if nobody was called so yet.
   Result<std::optional<std::int64_t>> Find(Db& db, std::string_view name);
   Result<std::string> Name(Db& db, std::int64_t id);
+  /// Was this handler version not met in an answer of the source yet, as far as is remembered? Then it is from now on.
+  bool FirstOf(std::int64_t source, std::string_view version);
   /// After a rollback: numbers given since may be given to others.
   void Forget();
 
@@ -34,6 +37,7 @@ class Names {
   };
   std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> ids_;
   std::unordered_map<std::int64_t, std::string> names_;
+  std::unordered_map<std::int64_t, std::unordered_set<std::string, Hash, std::equal_to<>>> versions_;  // by source
 };
 
 struct IndexContext {

@@ -11,6 +11,7 @@
 #include "model/fingerprint.h"
 #include "store/embedded/index_values.h"
 #include "store/embedded/lanes.h"
+#include "store/embedded/rules.h"
 
 namespace dlo::store {
 namespace {
@@ -239,6 +240,7 @@ Result<void> Intake::Insert(IndexContext& context, const Incoming& incoming, std
   }
   context.counts.Add(source, row.state, row.failure_class, 1);
   if (dead) {
+    if (Result<void> queued = QueueForRules(context.db, receipt.id); !queued) return queued;
     return context.db
         .Prepare(
             "INSERT INTO failures (event_id, first_failed_at, last_failed_at, code, message, detail) "

@@ -38,9 +38,20 @@ Result<std::string> Names::Name(Db& db, std::int64_t id) {
   return name;
 }
 
+bool Names::FirstOf(std::int64_t source, std::string_view version) {
+  // A handler that never says the same version twice must not fill the memory.
+  static constexpr std::size_t kMaxRemembered = 1'000;
+  auto& met = versions_[source];
+  if (met.contains(version)) return false;
+  if (met.size() >= kMaxRemembered) met.clear();
+  met.emplace(version);
+  return true;
+}
+
 void Names::Forget() {
   ids_.clear();
   names_.clear();
+  versions_.clear();
 }
 
 }  // namespace dlo::store

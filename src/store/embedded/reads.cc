@@ -3,23 +3,30 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <unordered_map>
 
 #include "base/encoding.h"
 #include "base/time_text.h"
 #include "store/embedded/filter_sql.h"
+#include "store/embedded/handler_versions.h"
+#include "store/embedded/index_values.h"
+#include "store/embedded/notes.h"
+#include "store/embedded/revisions.h"
 
 namespace dlo::store {
 namespace {
 
 // In the order of the indexes in ReadLetterFrom.
-constexpr char kLetterColumns[] =
-    "SELECT e.id, n.name, r.key, r.kind, r.subject, r.account, r.livemode, r.occurred_at, e.received_at, "
-    "r.last_seen_at, "
-    "r.deliveries, r.body_bytes, e.state, e.class, e.attempts, e.tries, e.attempt_no, e.crashes, e.replays, "
-    "e.replays_failed, e.replay_id, e.due_at, e.lease_until, e.parked_at, e.finished_at, e.fingerprint, r.conflict_of, "
-    "e.behind, f.first_failed_at, f.last_failed_at, f.code, f.message, f.handler_version, f.hold_link, "
-    "f.hold_owner, f.hold_until, f.wake_on_handler, f.resolve_code, f.resolve_reason "
-    "FROM events e CROSS JOIN receipts r ON r.id = e.id LEFT JOIN names n ON n.id = e.source "
+const std::string kLetterColumns =
+    std::string(
+        "SELECT e.id, n.name, r.key, r.kind, r.subject, r.account, r.livemode, r.occurred_at, e.received_at, "
+        "r.last_seen_at, r.deliveries, r.body_bytes, e.state, e.class, e.attempts, e.tries, e.attempt_no, e.crashes, "
+        "e.replays, e.replays_failed, e.replay_id, e.due_at, e.lease_until, e.parked_at, e.finished_at, e.fingerprint, "
+        "r.conflict_of, e.behind, f.first_failed_at, f.last_failed_at, f.code, f.message, f.handler_version, "
+        "f.hold_link, f.hold_owner, f.hold_until, f.wake_on_handler, f.resolve_code, f.resolve_reason, e.revision, "
+        "e.state = 4 AND ") +
+    kWakeSeen +
+    " FROM events e CROSS JOIN receipts r ON r.id = e.id LEFT JOIN names n ON n.id = e.source "
     "LEFT JOIN failures f ON f.event_id = e.id WHERE ";
 
 std::optional<Time> OptTime(const Statement& row, int column) {
@@ -85,6 +92,8 @@ Letter ReadLetterFrom(const Statement& row) {
   l.wake_on_handler = text();
   if (const auto code = row.OptInt(column++)) l.resolve_code = static_cast<ResolveCode>(*code);
   l.resolve_reason = text();
+  l.revision = small();
+  l.wake_seen = number() != 0;
   return l;
 }
 
@@ -144,6 +153,64 @@ Group ReadGroup(const Statement& row, std::string_view by) {
   return group;
 }
 
+/// Which handler version is the newest, and what it has not judged: only where a handler ever said its version.
+Result<void> TellVersions(Db& db, const FilterSql& sql, const char* column, std::vector<Group>& groups,
+                          std::string_view by) {
+  {
+    Statement any = db.Prepare("SELECT EXISTS (SELECT 1 FROM handler_versions)");
+    const auto row = any.Step();
+    if (!row) return std::unexpected(row.error());
+    if (any.Int(0) == 0) return {};
+  }
+  // The newest version of the target that tried the letter last.
+  auto rows = db.PrepareOnce(fmt::format(
+      "SELECT {0}, sum(nv.version NOT NULL AND NOT EXISTS (SELECT 1 FROM attempts ja WHERE ja.event_id = e.id AND "
+      "ja.handler_version = nv.version)), sum(e.state = 4 AND {1}), max(CASE WHEN nv.version NOT NULL THEN "
+      "printf('%020d', e.id) || nv.version END) FROM events e{2} "
+      "LEFT JOIN attempts la ON la.event_id = e.id AND la.number = e.attempt_no "
+      "LEFT JOIN handler_versions nv ON nv.id = (SELECT max(hv.id) FROM handler_versions hv WHERE hv.target = "
+      "la.target) "
+      "WHERE {3} GROUP BY 1",
+      column, kWakeSeen, sql.Joins(std::string_view(column).starts_with("r."), true), sql.where()));
+  if (!rows) return std::unexpected(rows.error());
+  sql.BindTo(*rows);
+  std::unordered_map<std::string, Group*> by_value;
+  for (Group& group : groups) by_value.emplace(group.value, &group);
+  for (;;) {
+    const auto row = rows->Step();
+    if (!row) return std::unexpected(row.error());
+    if (!*row) return {};
+    std::string value = rows->String(0);
+    if (by == "fingerprint") value = FingerprintText(rows->OptInt(0));
+    if (by == "class") value = Name(static_cast<FailureClass>(rows->Int(0)));
+    if (by == "source") {
+      Statement name = db.Prepare("SELECT name FROM names WHERE id = ?1");
+      if (const auto found = name.Bind(1, rows->Int(0)).Step(); !found) return std::unexpected(found.error());
+      value = name.String(0);
+    }
+    const auto found = by_value.find(value);
+    if (found == by_value.end()) continue;
+    found->second->not_judged = rows->Int(1);
+    found->second->ready = rows->Int(2);
+    if (!rows->IsNull(3)) found->second->handler_version = rows->String(3).substr(20);
+  }
+}
+
+Result<void> TellNotes(Db& db, std::vector<Group>& groups) {
+  for (Group& group : groups) {
+    const auto number = FingerprintNumber(group.value);
+    if (!number) continue;
+    Statement rows = db.Prepare(
+        "SELECT count(*), max(id), (SELECT text FROM notes WHERE fingerprint = ?1 ORDER BY id DESC LIMIT 1) FROM notes "
+        "WHERE fingerprint = ?1");
+    const auto row = rows.Bind(1, *number).Step();
+    if (!row) return std::unexpected(row.error());
+    group.notes = rows.Int(0);
+    group.last_note = rows.String(2);
+  }
+  return {};
+}
+
 Attempt ReadAttempt(const Statement& row) {
   Attempt a;
   a.number = static_cast<int>(row.Int(0));
@@ -160,6 +227,7 @@ Attempt ReadAttempt(const Statement& row) {
   a.effect = row.String(11);
   a.replay_id = row.Int(12);
   a.late = row.Int(13) != 0;
+  a.revision = static_cast<int>(row.Int(14));
   return a;
 }
 
@@ -245,15 +313,20 @@ Result<std::vector<Group>> GroupLetters(Db& db, const Filter& filter, const std:
   rows->Bind(sql->next_parameter(), kMaxGroups);
   std::vector<Group> groups;
   for (;;) {
-    auto row = rows->Step();
+    const auto row = rows->Step();
     if (!row) return std::unexpected(row.error());
-    if (!*row) return groups;
+    if (!*row) break;
     groups.push_back(ReadGroup(*rows, by));
   }
+  if (auto told = TellVersions(db, *sql, key->column, groups, by); !told) return std::unexpected(told.error());
+  if (by == "fingerprint") {
+    if (auto told = TellNotes(db, groups); !told) return std::unexpected(told.error());
+  }
+  return groups;
 }
 
 Result<Letter> ReadLetter(Db& db, EventId id) {
-  static const std::string kSql = std::string(kLetterColumns) + "e.id = ?1";
+  static const std::string kSql = kLetterColumns + "e.id = ?1";
   Statement rows = db.Prepare(kSql);
   auto row = rows.Bind(1, id).Step();
   if (!row) return std::unexpected(row.error());
@@ -279,6 +352,17 @@ Result<LetterDetail> ShowLetter(Db& db, EventId id, const Receipt* receipt) {
   auto attempts = ReadAttempts(db, id);
   if (!attempts) return std::unexpected(attempts.error());
   out.attempts = std::move(*attempts);
+  auto revisions = ReadRevisions(db, id);
+  if (!revisions) return std::unexpected(revisions.error());
+  out.revisions = std::move(*revisions);
+  auto notes = ReadNotes(db, id, {}, 0, kNotesShown);
+  if (!notes) return std::unexpected(notes.error());
+  out.notes = std::move(*notes);
+  if (!out.letter.fingerprint.empty()) {
+    auto group_notes = ReadNotes(db, 0, out.letter.fingerprint, 0, kNotesShown);
+    if (!group_notes) return std::unexpected(group_notes.error());
+    out.group_notes = std::move(*group_notes);
+  }
   if (receipt != nullptr) {
     out.verdict = receipt->verdict;
     out.headers = receipt->headers;
@@ -291,7 +375,8 @@ Result<std::vector<Attempt>> ReadAttempts(Db& db, EventId id) {
   Statement rows = db.Prepare(
       "SELECT a.number, a.started_at, a.finished_at, w.name, t.name, a.outcome, a.code, a.message, a.detail, "
       "a.http_status, "
-      "a.handler_version, a.effect, a.replay_id, a.late FROM attempts a LEFT JOIN names w ON w.id = a.worker "
+      "a.handler_version, a.effect, a.replay_id, a.late, a.revision FROM attempts a LEFT JOIN names w ON w.id = "
+      "a.worker "
       "LEFT JOIN names t ON t.id = a.target WHERE a.event_id = ?1 ORDER BY a.number DESC");
   rows.Bind(1, id);
   std::vector<Attempt> attempts;

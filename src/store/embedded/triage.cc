@@ -202,11 +202,13 @@ json::object StateAndClass(State state, FailureClass failure_class) {
   return {{"state", Name(state)}, {"class", Name(failure_class)}};
 }
 
-std::string Details(const TriageAct& act, const LetterRow& row, State to, std::int64_t replay_id) {
+std::string Details(const TriageAct& act, const LetterRow& row, State to, std::int64_t replay_id,
+                    const TriageCause& cause) {
   json::object details;
   details["before"] = StateAndClass(row.state, row.failure_class);
   details["after"] = StateAndClass(to, act.act == Act::reopen ? ReopenedClass(row) : row.failure_class);
   if (act.act == Act::replay) details["replay"] = replay_id;
+  if (cause.word != nullptr) details[cause.word] = cause.id;
   if (act.act == Act::hold) {
     details["link"] = CleanText(act.hold.link, kMaxLink);
     details["owner"] = CleanText(act.hold.owner, kMaxName);
@@ -227,8 +229,8 @@ bool IsRefusal(const Error& error) {
 
 Result<std::optional<LetterRow>> ReadLetterRow(Db& db, EventId id) {
   Statement rows = db.Prepare(
-      "SELECT e.source, n.name, r.subject, e.state, e.class, e.lane, e.replaying, e.replay_id, e.replays_failed "
-      "FROM events e JOIN receipts r ON r.id = e.id LEFT JOIN names n ON n.id = e.source WHERE e.id = ?1");
+      "SELECT e.source, n.name, r.subject, e.state, e.class, e.lane, e.replaying, e.replay_id, e.replays_failed, "
+      "e.attempt_no FROM events e JOIN receipts r ON r.id = e.id LEFT JOIN names n ON n.id = e.source WHERE e.id = ?1");
   auto row = rows.Bind(1, id).Step();
   if (!row) return std::unexpected(row.error());
   if (!*row) return std::optional<LetterRow>();
@@ -241,7 +243,8 @@ Result<std::optional<LetterRow>> ReadLetterRow(Db& db, EventId id) {
                    .lane = rows.OptInt(5),
                    .replaying = rows.Int(6) != 0,
                    .replay_id = rows.Int(7),
-                   .replays_failed = static_cast<int>(rows.Int(8))};
+                   .replays_failed = static_cast<int>(rows.Int(8)),
+                   .attempt_no = static_cast<int>(rows.Int(9))};
 }
 
 Result<bool> MoveToReplay(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, std::int64_t replay_id,
@@ -277,12 +280,8 @@ Result<bool> MoveToReplay(Db& db, Counts& counts, Lanes& lanes, const LetterRow&
   return true;
 }
 
-Result<Letter> ApplyTriage(Db& db, Counts& counts, Lanes& lanes, const TriageAct& act, const Actor& actor, Time now) {
-  if (auto ok = CheckActor(actor); !ok) return std::unexpected(ok.error());
-  const auto row = ReadLetterRow(db, act.id);
-  if (!row) return std::unexpected(row.error());
-  if (!*row) return Fail(ErrorKind::not_found, "not_found", fmt::format("There is no event {}.", act.id));
-  const LetterRow& before = **row;
+Result<void> ApplyToRow(Db& db, Counts& counts, Lanes& lanes, const LetterRow& before, const TriageAct& act,
+                        const Actor& actor, Time now, const TriageCause& cause) {
   const auto to = Target(act.act, before.state);
   if (!to) return Refuse(act.act, before);
   if (auto ok = CheckRequest(act, before); !ok) return std::unexpected(ok.error());
@@ -313,10 +312,17 @@ Result<Letter> ApplyTriage(Db& db, Counts& counts, Lanes& lanes, const TriageAct
     case Act::hand_back:
       return Refuse(act.act, before);  // not a person's
   }
-  if (!done) return std::unexpected(done.error());
-  if (auto audited = WriteAudit(db, actor, now, Name(act.act), act.id, Details(act, before, *to, replay_id));
-      !audited) {
-    return std::unexpected(audited.error());
+  if (!done) return done;
+  return WriteAudit(db, actor, now, Name(act.act), before.id, Details(act, before, *to, replay_id, cause));
+}
+
+Result<Letter> ApplyTriage(Db& db, Counts& counts, Lanes& lanes, const TriageAct& act, const Actor& actor, Time now) {
+  if (auto ok = CheckActor(actor); !ok) return std::unexpected(ok.error());
+  const auto row = ReadLetterRow(db, act.id);
+  if (!row) return std::unexpected(row.error());
+  if (!*row) return Fail(ErrorKind::not_found, "not_found", fmt::format("There is no event {}.", act.id));
+  if (auto done = ApplyToRow(db, counts, lanes, **row, act, actor, now, {}); !done) {
+    return std::unexpected(done.error());
   }
   return ReadLetter(db, act.id);
 }

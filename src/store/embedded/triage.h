@@ -37,7 +37,18 @@ struct LetterRow {
   bool replaying = false;
   std::int64_t replay_id = 0;
   int replays_failed = 0;
+  int attempt_no = 0;
 };
+
+/// Why an act is done that nobody asked for by the letter's id: goes into its audit record as {word: id}.
+struct TriageCause {
+  const char* word = nullptr;  // "decision", "rule"
+  std::int64_t id = 0;
+};
+
+/// ApplyTriage on a row read in this transaction, without reading the letter afterwards.
+Result<void> ApplyToRow(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, const TriageAct& act,
+                        const Actor& actor, Time now, const TriageCause& cause);
 
 /// nullopt when there is no such event.
 Result<std::optional<LetterRow>> ReadLetterRow(Db& db, EventId id);

@@ -222,6 +222,123 @@ class FakeStore : public store::Store {
     return recent;
   }
 
+  // Decisions: a step does `n` of the letters that fit.
+  std::map<std::int64_t, std::pair<Decision, std::deque<EventId>>> decisions;
+  store::BulkAct last_bulk;
+  Result<Decision> PlanDecision(const Filter& filter, Act act) override {
+    last_filter = filter;
+    Decision plan{.act = std::string(Name(act)), .digest = "d"};
+    for (const auto& [id, d] : letters) plan.count += Fits(filter, d.letter) && Target(act, d.letter.state) ? 1 : 0;
+    return plan;
+  }
+  Result<Decision> CreateDecision(const Filter& filter, const store::BulkAct& act, const DecisionOptions& options,
+                                  const Actor& actor, Time) override {
+    last_bulk = act;
+    last_actor = actor;
+    Decision made = *PlanDecision(filter, act.act);
+    if (made.count > options.max && !options.force) return Fail(ErrorKind::too_large, "too_many", "More than max.");
+    made.id = static_cast<std::int64_t>(decisions.size()) + 1;
+    made.state = made.count == 0 ? "done" : "running";
+    auto& [decision, queued] = decisions[made.id];
+    decision = made;
+    for (const auto& [id, d] : letters) {
+      if (Fits(filter, d.letter) && Target(act.act, d.letter.state)) queued.push_back(id);
+    }
+    return made;
+  }
+  Result<std::vector<std::int64_t>> OpenDecisions() override {
+    std::vector<std::int64_t> open;
+    for (const auto& [id, d] : decisions) {
+      if (d.first.state == "running") open.push_back(id);
+    }
+    return open;
+  }
+  int steps = 0;
+  std::optional<Error> step_error;
+  std::function<void()> on_step = [] {};
+  Result<Decision> StepDecision(std::int64_t id, int n, Time) override {
+    ++steps;
+    on_step();
+    if (step_error) return std::unexpected(*step_error);
+    auto& [decision, queued] = decisions.at(id);
+    for (; n > 0 && !queued.empty(); --n, queued.pop_front()) ++decision.changed;
+    if (queued.empty()) decision.state = "done";
+    return decision;
+  }
+  Result<Decision> GetDecision(std::int64_t id) override {
+    if (!decisions.contains(id)) return Fail(ErrorKind::not_found, "no_such_decision", "There is no such decision.");
+    return decisions.at(id).first;
+  }
+  Result<std::vector<Decision>> RecentDecisions(int) override {
+    std::vector<Decision> all;
+    for (const auto& [id, d] : decisions) all.push_back(d.first);
+    return all;
+  }
+
+  // Rules, notes, revisions: kept, nothing more.
+  std::vector<Rule> rules;
+  store::RuleStep next_rule_step;
+  Result<Rule> AddRule(const Rule& rule, const Actor& actor, Time) override {
+    last_actor = actor;
+    rules.push_back(rule);
+    rules.back().id = std::ssize(rules);
+    rules.back().state = "live";
+    return rules.back();
+  }
+  Result<RuleTrial> TryRule(const Rule&) override { return RuleTrial{.count = 2, .samples = {1, 2}}; }
+  Result<Rule> EndRule(std::int64_t id, const Actor&, Time now) override {
+    if (id > std::ssize(rules)) return Fail(ErrorKind::not_found, "no_such_rule", "There is no such rule.");
+    rules[static_cast<std::size_t>(id - 1)].ended_at = now;
+    return rules[static_cast<std::size_t>(id - 1)];
+  }
+  Result<std::vector<Rule>> ListRules(int) override { return rules; }
+  Result<store::RuleStep> ApplyRules(int, Time) override { return std::exchange(next_rule_step, {}); }
+
+  std::vector<Note> notes;
+  Result<Note> AddNote(const Note& note, const Actor& actor, Time now) override {
+    if (note.event_id != 0 && !letters.contains(note.event_id)) {
+      return Fail(ErrorKind::not_found, "not_found", "There is no such event.");
+    }
+    notes.push_back(note);
+    notes.back().id = std::ssize(notes);
+    notes.back().at = now;
+    notes.back().actor = actor.name;
+    return notes.back();
+  }
+  Result<std::vector<Note>> ReadNotes(EventId id, const std::string& fingerprint, std::int64_t, int) override {
+    std::vector<Note> found;
+    for (const Note& note : notes) {
+      if (note.event_id == id && note.fingerprint == fingerprint) found.push_back(note);
+    }
+    return found;
+  }
+
+  std::map<EventId, std::vector<std::pair<Revision, std::string>>> revisions;
+  Result<Revision> Revise(const store::RevisionRequest& request, const Actor& actor, Time now) override {
+    if (!letters.contains(request.id)) return Fail(ErrorKind::not_found, "not_found", "There is no such event.");
+    auto& of = revisions[request.id];
+    if (request.after && *request.after != std::ssize(of)) {
+      return Fail(ErrorKind::conflict, "revised_meanwhile", "Look first.");
+    }
+    of.push_back({{.number = static_cast<int>(std::ssize(of)) + 1,
+                   .at = now,
+                   .actor = actor.name,
+                   .reason = actor.reason,
+                   .original = !request.body},
+                  request.body.value_or("")});
+    return of.back().first;
+  }
+  Result<std::vector<Revision>> ListRevisions(EventId id) override {
+    std::vector<Revision> list;
+    for (const auto& one : revisions[id]) list.insert(list.begin(), one.first);
+    return list;
+  }
+  Result<std::string> RevisionPayload(EventId id, int number) override {
+    if (number == 0) return Payload(id);
+    if (number > std::ssize(revisions[id])) return Fail(ErrorKind::not_found, "no_such_revision", "No such revision.");
+    return revisions[id][static_cast<std::size_t>(number - 1)].second;
+  }
+
   // Access
   Result<store::Token> CreateToken(const std::string& name, const std::string& role, const std::string& hash,
                                    const Actor& actor, Time now) override {
