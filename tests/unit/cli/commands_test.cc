@@ -67,6 +67,28 @@ TEST_F(Commands, WrongUsageIsExit2AndAsksNoServer) {
       {"replay", "--all", "--yes", "--batch-size", "0"},
       {"requeue"},
       {"hold", "7"},
+      {"hold", "7", "--link", "u", "--type", "a"},
+      {"hold", "7", "--link", "u", "--all"},
+      {"hold", "--link", "u", "--all", "--type", "a", "--yes"},
+      {"hold", "--link", "u", "--type", "a"},  // nobody to ask, no --yes
+      {"release"},
+      {"release", "--dry-run"},
+      {"resolve", "--code", "other", "--reason", "r"},
+      {"reopen", "--max", "0", "--all"},
+      {"decisions", "x"},
+      {"rules"},
+      {"rules", "add", "n", "--type", "a", "--reason", "r"},                     // no date
+      {"rules", "add", "n", "--type", "a", "--reason", "r", "--expires", "1d"},  // no act
+      {"rules", "add", "n", "--code", "other", "--link", "u", "--reason", "r", "--expires", "1d"},
+      {"rules", "add", "n", "--code", "other", "--reason", "r", "--expires", "soon"},
+      {"rules", "end", "x"},
+      {"note", "x", "text"},
+      {"revise", "7", "--reason", "r"},
+      {"revise", "7", "f", "--original", "--reason", "r"},
+      {"revise", "7", "--original"},
+      {"revise", "7", "/no/such/file", "--reason", "r"},
+      {"revisions", "7", "--diff", "0"},
+      {"payload", "7", "--revision", "-1"},
       {"hold", "--link", "u"},
       {"hold", "7", "--link", "u", "--until", "soon"},
       {"resolve", "7"},
@@ -99,6 +121,45 @@ TEST_F(Commands, WrongUsageIsExit2AndAsksNoServer) {
     EXPECT_THAT(ran.err, Not(IsEmpty())) << line;
   }
   EXPECT_THAT(server.calls(), IsEmpty());
+}
+
+TEST_F(Commands, AnActOnManyShowsTheExactNumberAndAsks) {
+  server.On("POST /v1/dead-letters/hold", 200,
+            R"({"would_change":3,"over_cap":false,"by_class":{"permanent":3},"by_type":{"":3}})");
+  server.On("POST /v1/dead-letters/hold", 202, R"({"id":4,"state":"running","count":3,"changed":1,"skipped":0})");
+  server.On("GET /v1/decisions/4", 200, R"({"id":4,"state":"done","count":3,"changed":2,"skipped":1})");
+  runner.terminal.in = true;
+  runner.input = "y\n";
+  const Ran ran = runner.Run(
+      {"hold", "--class", "permanent", "--received-until", "2026-11-30", "--link", "u", "--until", "2026-12-24"});
+  EXPECT_EQ(ran.code, kPartly) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("Would hold 3 letters"));
+  EXPECT_THAT(ran.out, HasSubstr("decision 4: 2 of 3 letters changed, 1 skipped"));
+  EXPECT_THAT(ran.err, HasSubstr("hold 3 letters? [y/N]"));
+  EXPECT_THAT(
+      server.calls()[1],
+      HasSubstr(R"("link":"u","until":"2026-12-24","filter":{"class":["permanent"],"until":"2026-11-30"},"max":10000,)"
+                R"("force":false,"all":false,"dry_run":false)"));
+}
+
+TEST_F(Commands, AnActOnManyThatNobodyAgreesToIsNotDone) {
+  server.On("POST /v1/dead-letters/release", 200, R"({"would_change":3,"over_cap":false})");
+  runner.terminal.in = true;
+  runner.input = "\n";
+  EXPECT_EQ(runner.Run({"release", "--all"}).code, kRefused);
+  EXPECT_EQ(server.calls().size(), 1U);
+  server.On("POST /v1/dead-letters/reopen", 200, R"({"would_change":30000,"over_cap":true})");
+  const Ran over = runner.Run({"reopen", "--all", "--yes"});
+  EXPECT_EQ(over.code, kRefused);
+  EXPECT_THAT(over.err, HasSubstr("--max"));
+  EXPECT_EQ(server.calls().size(), 2U);
+}
+
+TEST_F(Commands, TheNewWordsOfAFilterAreSentAsTheApiSpellsThem) {
+  server.On("GET /v1/dead-letters?overdue=true&not_judged_by=8&limit=50", 200, PageOf(kLetter, "\"9\""));
+  const Ran ran = runner.Run({"list", "--overdue", "--not-judged-by", "8"});
+  EXPECT_EQ(ran.code, kDone) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("dlo list --overdue --not-judged-by 8 --limit 50 --cursor 9"));
 }
 
 TEST_F(Commands, HelpAndVersionAreDone) {

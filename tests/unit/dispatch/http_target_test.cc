@@ -66,6 +66,16 @@ TEST(BuildHeaders, OfAReplay) {
   EXPECT_THAT(headers, Contains("Dlo-Suppress-Notifications: true"));
 }
 
+TEST(BuildHeaders, OfACorrectedPayload) {
+  Delivery delivery = Made();
+  EXPECT_THAT(BuildHeaders(delivery, nullptr, kNow), Not(Contains(testing::StartsWith("Dlo-Revision"))));
+  delivery.revision = 3;
+  const auto headers = BuildHeaders(delivery, nullptr, kNow);
+  EXPECT_THAT(headers, Contains("Dlo-Revision: 3"));
+  // The sender signed other bytes.
+  EXPECT_THAT(headers, Contains("Dlo-Signature-Verified: revised"));
+}
+
 TEST(BuildHeaders, WhatBelongsToTheSendersConnectionStaysThere) {
   const auto headers = BuildHeaders(WithHeaders({{"Connection", "close, X-Hop ,  content-type"},
                                                  {"KEEP-ALIVE", "5"},

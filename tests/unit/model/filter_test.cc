@@ -21,6 +21,8 @@ Filter Whole() {
   f.fingerprint = "0123456789abcdef";
   f.q = "No \"such\" \\ thing";
   f.ids = {3, 1, 2, 1};
+  f.overdue = ParseTime("2026-11-15T00:00:00Z");
+  f.not_judged_by = "8";
   return f;
 }
 
@@ -42,7 +44,9 @@ TEST(Filter, IsEmptyOnlyWithoutAnyField) {
                              with([](Filter& f) { f.livemode = false; }),
                              with([](Filter& f) { f.fingerprint = ""; }),
                              with([](Filter& f) { f.q = ""; }),
-                             with([](Filter& f) { f.ids = {1}; })};
+                             with([](Filter& f) { f.ids = {1}; }),
+                             with([](Filter& f) { f.overdue = Time{}; }),
+                             with([](Filter& f) { f.not_judged_by = ""; })};
   for (const Filter& f : one_each) {
     EXPECT_FALSE(f.Empty()) << FilterToJson(f);
     EXPECT_NE(FilterToJson(f), "{}");
@@ -55,7 +59,7 @@ TEST(FilterJson, IsOneTextForOneMeaning) {
             R"({"type":["charge.failed","invoice.paid"],"source":["stripe"],"subject":["sub_1"],"account":["acct_1"],)"
             R"("class":["exhausted","permanent"],"state":["dead","held"],"since":"2026-11-01T00:00:00Z",)"
             R"("until":"2026-12-01T00:00:00Z","livemode":false,"fingerprint":"0123456789abcdef",)"
-            R"("q":"No \"such\" \\ thing","ids":[1,2,3]})");
+            R"("q":"No \"such\" \\ thing","ids":[1,2,3],"overdue":"2026-11-15T00:00:00Z","not_judged_by":"8"})");
 }
 
 TEST(FilterJson, ReadsBackWhatItWrote) {
