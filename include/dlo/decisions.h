@@ -31,8 +31,9 @@ struct Decision {
   std::string actor, reason, filter;  // filter as JSON
   std::int64_t count = 0;             // frozen at creation: what comes later is not in it
   std::int64_t changed = 0;
-  std::int64_t skipped = 0;  // somebody decided, or it was tried again, between the freeze and its turn
-  std::string digest;        // SHA-256 over the ids in order, hex
+  std::int64_t skipped = 0;          // somebody decided, or it was tried again, between the freeze and its turn
+  std::vector<EventId> skipped_ids;  // when it is done, or looked at; at most 100
+  std::string digest;                // SHA-256 over the ids in order, hex
   bool over_cap = false;
   std::map<std::string, std::int64_t> by_class, by_type;  // when made or planned
 };

@@ -214,7 +214,10 @@ class OfficeImpl final : public Office {
     }
     const Result<Time> next = pacer_->RunOnce(now);
     const Result<Time> decided = clerk_->RunOnce(now);
-    if (!decided) log::Warn("decisions_wait", {{"code", decided.error().code}, {"message", decided.error().message}});
+    if (!decided && !clerk_trouble_) {
+      log::Warn("decisions_wait", {{"code", decided.error().code}, {"message", decided.error().message}});
+    }
+    clerk_trouble_ = !decided;
     return std::min({next.value_or(now + kHousekeeping), decided.value_or(now + kHousekeeping), now + kHousekeeping});
   }
 
@@ -282,6 +285,7 @@ class OfficeImpl final : public Office {
   std::mutex progress_mutex_;
   std::condition_variable progress_;
   bool dispatch_trouble_ = false;
+  bool clerk_trouble_ = false;
   std::mutex stop_mutex_;
   bool started_ = false;
   bool stopped_ = false;

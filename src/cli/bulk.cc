@@ -30,7 +30,9 @@ std::string DoneLine(const value& decision) {
   std::string line = fmt::format("decision {}: {} of {} letters changed", Text(decision, "id"),
                                  Number(decision, "changed"), Number(decision, "count"));
   if (std::int64_t skipped = Number(decision, "skipped"); skipped > 0) {
-    line += fmt::format(", {} skipped: they had moved meanwhile", skipped);
+    std::string ids;
+    for (const value& id : Items(decision, "skipped_ids")) ids += " " + boost::json::serialize(id);
+    line += fmt::format(", {} skipped since somebody moved or tried them meanwhile:{}", skipped, ids);
   }
   return line;
 }

@@ -29,7 +29,9 @@ Result<void> CheckReplayed(const Filter& filter) {
 }  // namespace
 
 Filter Desk::Now(Filter filter) const {
+  if (!filter.overdue) return filter;
   if (filter.overdue == Time{}) filter.overdue = deps_.clock.Now();
+  if (filter.states.empty()) filter.states = {State::held};  // no other is overdue
   return filter;
 }
 

@@ -218,7 +218,9 @@ void Dispatcher::State::StartOne(std::uint64_t number, store::Claimed event, Tim
     Outcome outcome;
     outcome.kind = OutcomeKind::corrupt;
     outcome.code = "corrupt";
-    outcome.message = "the stored bytes fail their digest; the handler was not called";
+    outcome.message = run.context.revision > 0
+                          ? "the stored bytes of its revision fail their digest; the handler was not called"
+                          : "the stored bytes fail their digest; the handler was not called";
     log::Error("corrupt_event", {{"event", run.context.id},
                                  {"source", source.name},
                                  {"do", "restore the journal from a backup, then replay; see dlo verify"}});

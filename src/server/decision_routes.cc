@@ -39,7 +39,8 @@ Result<Response> ActOnMany(Call& call, Do act) {
   if (!decision) return std::unexpected(decision.error());
   json::object answer = View(*decision);
   if (!words.options.dry_run) return Json(decision->state == "done" ? 200 : 202, answer);
-  for (const char* made : {"id", "state", "created_at", "actor", "reason", "filter", "changed", "skipped"}) {
+  for (const char* made :
+       {"id", "state", "created_at", "actor", "reason", "filter", "changed", "skipped", "skipped_ids"}) {
     answer.erase(made);
   }
   answer["would_change"] = decision->count;

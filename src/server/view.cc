@@ -38,6 +38,12 @@ json::object CountsBy(const std::map<std::string, std::int64_t>& by) {
   return out;
 }
 
+json::array Ids(const std::vector<EventId>& ids) {
+  json::array out;
+  for (const EventId id : ids) out.push_back(id);
+  return out;
+}
+
 json::value Maybe(const std::optional<bool>& flag) {
   return flag ? json::value(*flag) : json::value(nullptr);
 }
@@ -166,6 +172,7 @@ json::object View(const Decision& d) {
           {"count", d.count},
           {"changed", d.changed},
           {"skipped", d.skipped},
+          {"skipped_ids", Ids(d.skipped_ids)},
           {"over_cap", d.over_cap},
           {"digest", d.digest},
           {"by_class", CountsBy(d.by_class)},
@@ -191,12 +198,10 @@ json::object View(const Rule& r) {
 }
 
 json::object View(const RuleTrial& t) {
-  json::array samples;
-  for (const EventId id : t.samples) samples.push_back(id);
   return {{"would_match", t.count},
           {"by_class", CountsBy(t.by_class)},
           {"by_type", CountsBy(t.by_type)},
-          {"samples", std::move(samples)}};
+          {"samples", Ids(t.samples)}};
 }
 
 json::object View(const Note& n) {

@@ -118,6 +118,8 @@ TEST_P(ContractDecisions, WhatSomebodyDecidedMeanwhileIsSkippedAndCounted) {
   const Decision done = Finish(mine.id), held = Finish(other.id);
   EXPECT_EQ(std::make_tuple(done.changed, done.skipped), std::make_tuple(3, 1));
   EXPECT_EQ(std::make_tuple(held.changed, held.skipped), std::make_tuple(1, 3));
+  EXPECT_EQ(done.skipped_ids, std::vector<EventId>{ids[2]});
+  EXPECT_EQ(OrThrow(store_->GetDecision(other.id)).skipped_ids, (std::vector<EventId>{ids[0], ids[1], ids[3]}));
   EXPECT_EQ(Get(ids[2]).state, State::held);
   EXPECT_EQ(Get(ids[3]).state, State::resolved);
   for (const EventId id : ids) EXPECT_EQ(Records(id).size(), 1U);

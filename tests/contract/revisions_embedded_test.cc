@@ -38,7 +38,7 @@ TEST_P(EmbeddedRevisions, OfADamagedOriginalNothingIsSent) {
   const EventId id = Accept(MakeReceipt("evt_damaged")).id;
   Fail(ClaimOne(), FailureClass::corrupt);
   place_->DamageBody("evt_damaged");
-  Reopen();
+  EXPECT_EQ(store_->Payload(id).error().kind, ErrorKind::corrupt);
   EXPECT_EQ(store_->Revise({.id = id, .body = "x", .after = {}}, actor_, Now()).error().code, "corrupt");
 }
 

@@ -107,6 +107,19 @@ Result<std::vector<FrozenLetter>> NextLetters(Db& db, std::int64_t id, EventId a
   }
 }
 
+Result<void> TellSkipped(Db& db, Decision& decision) {
+  if (decision.skipped == 0) return {};
+  Statement rows = db.Prepare(
+      "SELECT event_id FROM decision_items WHERE decision_id = ?1 AND skipped = 1 ORDER BY event_id LIMIT 100");
+  rows.Bind(1, decision.id);
+  for (;;) {
+    const auto row = rows.Step();
+    if (!row) return std::unexpected(row.error());
+    if (!*row) return {};
+    decision.skipped_ids.push_back(rows.Int(0));
+  }
+}
+
 /// True: changed. False: it has moved since the freeze, and stays as it is.
 Result<bool> DoOne(IndexContext& context, const HoldsLane& holds_lane, const Stored& stored, const FrozenLetter& frozen,
                    Time now) {
@@ -299,6 +312,7 @@ Result<Decision> StepDecision(IndexContext& context, const HoldsLane& holds_lane
           .Bind(5, decision.state)
           .Bind(6, finished)
           .Run();
+  if (done && over) done = TellSkipped(context.db, decision);
   if (!done) return std::unexpected(done.error());
   context.NotifyWork();
   return std::move(decision);
@@ -307,6 +321,7 @@ Result<Decision> StepDecision(IndexContext& context, const HoldsLane& holds_lane
 Result<Decision> ReadDecision(Db& db, std::int64_t id) {
   auto stored = ReadOne(db, id);
   if (!stored) return std::unexpected(stored.error());
+  if (auto told = TellSkipped(db, stored->decision); !told) return std::unexpected(told.error());
   return std::move(stored->decision);
 }
 

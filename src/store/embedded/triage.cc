@@ -184,7 +184,7 @@ Result<void> CheckRequest(const TriageAct& act, const LetterRow& row) {
   if (act.act == Act::replay && row.failure_class == FailureClass::corrupt) {
     return Conflict("corrupt",
                     fmt::format("The stored bytes of event {} fail their digest and are never sent; restore the "
-                                "journal from a backup.",
+                                "journal from a backup or, if it is its revision that is damaged, enter that again.",
                                 row.id));
   }
   if (act.act == Act::hold && act.hold.link.find_first_not_of(" \t\r\n") == std::string::npos) {

@@ -25,6 +25,7 @@ class DeskDecisionsTest : public ::testing::Test {
              .wait = {},
              .ring = [this] { ++rings; },
              .max_body = [](const std::string&) { return std::size_t{10}; }}};
+  DeadLetters& letters = desk;
   const Actor actor{.name = "ada", .role = "operator", .reason = "known"};
   Filter all_conflicts = [] {
     Filter f;
@@ -101,6 +102,7 @@ TEST_F(DeskDecisionsTest, ByNowIsMadeATime) {
   overdue.overdue = Time{};
   ASSERT_TRUE(desk.List(overdue, 10, ""));
   EXPECT_EQ(store.last_filter.overdue, clock.Now());
+  EXPECT_EQ(store.last_filter.states, std::vector{State::held});
   ASSERT_TRUE(desk.ReleaseWhere(overdue, {}, actor));
   EXPECT_EQ(store.last_filter.overdue, clock.Now());
   ASSERT_TRUE(desk.RequeueWhere(overdue, {.dry_run = true}, actor));
@@ -163,14 +165,14 @@ TEST_F(DeskDecisionsTest, NotesHaveALengthInCharacters) {
 
 TEST_F(DeskDecisionsTest, ACorrectionNeedsAReasonABodyAndRoom) {
   store.Add(1);
-  EXPECT_EQ(desk.Revise(1, "x", {.name = "ada"}).error().code, "reason_missing");
-  EXPECT_EQ(desk.ReviseToOriginal(1, {.name = "ada"}).error().code, "reason_missing");
-  EXPECT_EQ(desk.Revise(1, "", actor).error().code, "revision_empty");
-  EXPECT_EQ(desk.Revise(1, "12345678901", actor).error().code, "revision_too_large");
-  EXPECT_EQ(desk.Revise(2, "x", actor).error().code, "not_found");
-  EXPECT_TRUE(desk.Revise(1, "1234567890", actor));
-  EXPECT_EQ(desk.ReviseOrThrow(1, "x", actor, 1).number, 2);
-  EXPECT_THROW(desk.ReviseOrThrow(1, "x", actor, 1), Failure);
+  EXPECT_EQ(letters.Revise(1, "x", {.name = "ada"}).error().code, "reason_missing");
+  EXPECT_EQ(letters.ReviseToOriginal(1, {.name = "ada"}).error().code, "reason_missing");
+  EXPECT_EQ(letters.Revise(1, "", actor).error().code, "revision_empty");
+  EXPECT_EQ(letters.Revise(1, "12345678901", actor).error().code, "revision_too_large");
+  EXPECT_EQ(letters.Revise(2, "x", actor).error().code, "not_found");
+  EXPECT_TRUE(letters.Revise(1, "1234567890", actor));
+  EXPECT_EQ(letters.ReviseOrThrow(1, "x", actor, 1).number, 2);
+  EXPECT_THROW(letters.ReviseOrThrow(1, "x", actor, 1), Failure);
 }
 
 TEST_F(DeskDecisionsTest, TheClerkTellsEachHitAndComesBackWhileThereIsMore) {
