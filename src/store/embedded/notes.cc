@@ -6,8 +6,8 @@
 
 #include "base/encoding.h"
 #include "base/time_text.h"
+#include "model/fingerprint.h"
 #include "store/embedded/access.h"
-#include "store/embedded/index_values.h"
 
 namespace dlo::store {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "base/encoding.h"
 #include "base/time_text.h"
+#include "model/fingerprint.h"
 #include "store/embedded/filter_sql.h"
 #include "store/embedded/handler_versions.h"
-#include "store/embedded/index_values.h"
 #include "store/embedded/notes.h"
 #include "store/embedded/revisions.h"
 
