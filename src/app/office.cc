@@ -23,6 +23,7 @@
 #include "intake/receiver.h"
 #include "intake/same_event_rules.h"
 #include "observe/figures.h"
+#include "observe/heads.h"
 #include "observe/health.h"
 #include "server/edge.h"
 #include "server/http_server.h"
@@ -98,6 +99,8 @@ class OfficeImpl final : public Office {
                              .ring = [this] { housekeeping_loop_.Ring(); }});
     scrape_ = std::make_unique<observe::Scrape>(metrics_, *store_, clock_);
     health_ = std::make_unique<observe::Health>(*store_);
+    heads_ = std::make_unique<observe::HeadKeeper>(config_.evidence,
+                                                   observe::HeadKeeperDeps{*store_, files_, *http_, clock_, metrics_});
     return {};
   }
 
@@ -107,6 +110,7 @@ class OfficeImpl final : public Office {
     }
     dispatch_loop_.Start();
     housekeeping_loop_.Start();
+    if (!config_.evidence.head_file.empty() || !config_.evidence.head_url.empty()) heads_loop_.Start();
     started_ = true;
     return {};
   }
@@ -118,6 +122,7 @@ class OfficeImpl final : public Office {
     if (health_) health_->SetDraining();
     if (desk_) desk_->StopWaiting();  // a drain that waits would keep its connection
     if (server_) server_->Stop(kEdgeGrace);
+    heads_loop_.Stop();
     housekeeping_loop_.Stop();
     dispatch_loop_.Stop();
     if (dispatcher_ && started_) dispatcher_->Drain(kHandlerGrace);
@@ -258,6 +263,7 @@ class OfficeImpl final : public Office {
   std::unique_ptr<deadletter::Desk> desk_;
   std::unique_ptr<observe::Scrape> scrape_;
   std::unique_ptr<observe::Health> health_;
+  std::unique_ptr<observe::HeadKeeper> heads_;
   std::unique_ptr<server::Ingest> ingest_;
   std::unique_ptr<server::AdminApi> admin_;
   std::unique_ptr<server::Edge> edge_;
@@ -272,6 +278,8 @@ class OfficeImpl final : public Office {
   // Last, so that they end first.
   Loop dispatch_loop_{"dlo-dispatch", clock_, [this](Time now) { return DispatchOnce(now); }};
   Loop housekeeping_loop_{"dlo-house", clock_, [this](Time now) { return KeepHouse(now); }};
+  // Of its own, since the disk of a head file may hang.
+  Loop heads_loop_{"dlo-heads", clock_, [this](Time now) { return heads_->RunOnce(now); }};
 };
 
 }  // namespace

@@ -1,14 +1,11 @@
 #include "app/serve.h"
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <iostream>
 
 #include "app/office.h"
 #include "base/log.h"
 #include "env/descriptors.h"
-#include "store/embedded/embedded_store.h"
-#include "store/embedded/journal_verify.h"
 
 namespace dlo::app {
 namespace {
@@ -108,36 +105,6 @@ int CheckConfig(const std::string& config_path, const Environment& environment, 
     out << "  target " << target.name << ": " << target.url << ", " << target.retry.size() + 1 << " attempts\n";
   }
   return 0;
-}
-
-int Verify(const std::string& config_path, bool json, const Environment& environment, Files& files, std::ostream& out) {
-  const Result<Config> config = LoadConfig(config_path, environment);
-  if (!config) return Refuse(config.error());
-  const std::string folder = store::JournalFolder(DatabasePath(*config));
-  const Result<store::JournalReport> report = store::VerifyJournal(files, folder);
-  if (!report) return Refuse(report.error());
-  if (json) {
-    out << boost::json::serialize(boost::json::object{
-               {"journal", folder},
-               {"segments", report->segments},
-               {"records", report->records},
-               {"bytes", report->bytes},
-               {"last_seq", report->last_seq},
-               {"torn_bytes", report->torn_bytes},
-               {"problems", boost::json::array(report->problems.begin(), report->problems.end())},
-           })
-        << '\n';
-  } else {
-    out << folder << ": " << report->records << " receipts in " << report->segments << " segments, " << report->bytes
-        << " bytes, newest receipt " << report->last_seq << '\n';
-    if (report->torn_bytes > 0) {
-      out << "  " << report->torn_bytes
-          << " bytes behind the last whole batch: being written, or cut at the next start\n";
-    }
-    for (const std::string& problem : report->problems) out << "  DAMAGED " << problem << '\n';
-    out << (report->problems.empty() ? "  sound: every checksum, every body's digest, every link of the chain\n" : "");
-  }
-  return report->problems.empty() ? 0 : 1;
 }
 
 }  // namespace dlo::app

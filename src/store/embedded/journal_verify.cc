@@ -19,7 +19,8 @@ struct Link {
 
 class Verifier {
  public:
-  Verifier(Files& files, const std::string& folder) : files_(files), folder_(folder) {}
+  Verifier(Files& files, const std::string& folder, const JournalVisitor& visit)
+      : files_(files), folder_(folder), visit_(visit) {}
 
   Result<JournalReport> Run() {
     const auto names = files_.List(folder_);
@@ -83,6 +84,7 @@ class Verifier {
       if (!*more) break;
       std::uint64_t position = reader.batch_offset() + kBatchHeaderBytes;
       for (const RecordView& record : reader.records()) {
+        if (visit_) visit_(record, static_cast<std::int64_t>(link.header.number), position);
         if (Sha256(record.body) != record.body_sha256) {
           Problem(position, link.path, fmt::format("the body of event {} does not match its SHA-256", record.seq));
         }
@@ -132,14 +134,15 @@ class Verifier {
 
   Files& files_;
   const std::string folder_;
+  const JournalVisitor& visit_;
   JournalReport report_;
   std::optional<Link> before_;
 };
 
 }  // namespace
 
-Result<JournalReport> VerifyJournal(Files& files, const std::string& folder) {
-  return Verifier(files, folder).Run();
+Result<JournalReport> VerifyJournal(Files& files, const std::string& folder, const JournalVisitor& visit) {
+  return Verifier(files, folder, visit).Run();
 }
 
 }  // namespace dlo::store

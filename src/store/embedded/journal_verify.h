@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/encoding.h"
 #include "dlo/result.h"
 #include "env/files.h"
+#include "store/embedded/journal_format.h"
 
 namespace dlo::store {
 
@@ -20,8 +22,11 @@ struct JournalReport {
   std::vector<std::string> problems;  // for people, in journal order; empty = sound
 };
 
+/// Each whole record in order, with its segment and its offset there, before its digest is judged.
+using JournalVisitor = std::function<void(const RecordView& record, std::int64_t segment, std::uint64_t position)>;
+
 /// Changes nothing and needs no lock. Beside a running server the batch being written counts as torn. Goes on behind a
 /// problem with the next segment. An error is of the disk alone.
-Result<JournalReport> VerifyJournal(Files& files, const std::string& folder);
+Result<JournalReport> VerifyJournal(Files& files, const std::string& folder, const JournalVisitor& visit = {});
 
 }  // namespace dlo::store
