@@ -189,9 +189,13 @@ TEST_F(Accrue, TheTable) {
       {"requeue_where: batch_size, stagger_ms",
        [&] {
          for (int i = 0; i < 3; ++i) Dead("batch");
-         const ReplayPlan plan = dlq().RequeueWhereOrThrow(Type("batch"), {.batch_size = 2, .stagger_ms = 300}, ana_);
-         EXPECT_EQ(dlq().ReplayOrThrow(plan.id).requeued, 2) << "the second batch comes after the stagger";
-         const ReplayProgress done = WaitForReplay(plan.id);
+         const ReplayPlan slow =
+             dlq().RequeueWhereOrThrow(Type("batch"), {.batch_size = 2, .stagger_ms = 600'000}, ana_);
+         while (dlq().ReplayOrThrow(slow.id).requeued == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+         EXPECT_EQ(dlq().ReplayOrThrow(slow.id).requeued, 2) << "the second batch comes after the stagger";
+         for (int i = 0; i < 3; ++i) Dead("quick");
+         const ReplayPlan quick = dlq().RequeueWhereOrThrow(Type("quick"), {.batch_size = 2, .stagger_ms = 0}, ana_);
+         const ReplayProgress done = WaitForReplay(quick.id);
          EXPECT_EQ(done.requeued, 3);
          EXPECT_EQ(done.skipped, 0);
          EXPECT_EQ(dlq().RequeueWhere(Type("batch"), {.batch_size = 0}, ana_).error().kind, ErrorKind::invalid);

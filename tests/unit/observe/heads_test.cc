@@ -68,7 +68,7 @@ TEST_F(HeadsTest, AppendsALineAtTheStartAndThenEachHour) {
   Run(keeper, std::chrono::minutes(150));
   const std::string line = store::HeadToJson(store.head) + "\n";
   EXPECT_EQ(files.Contents("evidence/heads"), line + line + line);
-  EXPECT_THAT(metrics.Render(), HasSubstr(R"(dlo_audit_heads_total{outcome="kept",to="file"} 3)"));
+  EXPECT_THAT(metrics.Render(), HasSubstr(R"(dlo_audit_heads_total{to="file",outcome="kept"} 3)"));
 }
 
 TEST_F(HeadsTest, AKeptLineSurvivesAPowerCut) {
@@ -111,7 +111,7 @@ TEST_F(HeadsTest, WhatFailsIsTriedAgainEverLaterWithTheNewestHead) {
   Run(keeper, std::chrono::minutes(20));
   EXPECT_EQ(http.requests.size(), 7U);
   EXPECT_THAT(http.bodies.back(), HasSubstr("\"seq\":9"));
-  EXPECT_THAT(metrics.Render(), HasSubstr(R"(dlo_audit_heads_total{outcome="failed",to="url"} 6)"));
+  EXPECT_THAT(metrics.Render(), HasSubstr(R"(dlo_audit_heads_total{to="url",outcome="failed"} 6)"));
   Run(keeper, std::chrono::minutes(40));  // an hour after the one that went through
   EXPECT_EQ(http.requests.size(), 7U);
 }
@@ -131,10 +131,10 @@ TEST_F(HeadsTest, AFullDiskAndAStoreThatCannotBeReadAreCountedAndEnd) {
   files.SetCapacity(1 << 20);
   store.broken = Error{ErrorKind::unavailable, "io", "broken"};
   Run(keeper, std::chrono::minutes(1));
-  EXPECT_THAT(metrics.Render(), HasSubstr(R"(dlo_audit_heads_total{outcome="failed",to="file"} 3)"));
+  EXPECT_THAT(metrics.Render(), HasSubstr(R"(dlo_audit_heads_total{to="file",outcome="failed"} 3)"));
   store.broken.reset();
   Run(keeper, std::chrono::minutes(5));
-  EXPECT_THAT(metrics.Render(), HasSubstr(R"(dlo_audit_heads_total{outcome="kept",to="file"} 1)"));
+  EXPECT_THAT(metrics.Render(), HasSubstr(R"(dlo_audit_heads_total{to="file",outcome="kept"} 1)"));
   EXPECT_THAT(files.Contents("heads"), testing::EndsWith("\n" + store::HeadToJson(store.head) + "\n"));
 }
 

@@ -50,8 +50,10 @@ class VerifyTest : public testing::Test {
     receipt.received_at = clock_.Now();
     receipt.body = "{\"id\":\"" + key + "\",\"pad\":\"" + std::string(1'500, 'x') + "\"}";
     std::promise<void> stored;
-    store_->Accept({std::make_shared<Receipt>(std::move(receipt))},
-                   [&](const Result<std::vector<Accepted>>& done) { EXPECT_TRUE(done), stored.set_value(); });
+    store_->Accept({std::make_shared<Receipt>(std::move(receipt))}, [&](const Result<std::vector<Accepted>>& done) {
+      EXPECT_TRUE(done);
+      stored.set_value();
+    });
     stored.get_future().wait();
     OrThrow(store_->Tokens());  // waits for the index
     const ClaimWant want{"stripe", "billing", 1};
@@ -66,6 +68,7 @@ class VerifyTest : public testing::Test {
     end.at = clock_.Now();
     end.failure_class = FailureClass::permanent;
     end.outcome = Outcome::Permanent("no_plan", "no such plan");
+    end.fingerprint = "00000000000000aa";
     OrThrow(store_->Exchange({.finished = {&end, 1}, .wants = {}, .lease = {"w"}, .now = clock_.Now()}));
   }
   void Do(EventId id, Act act) {
