@@ -146,11 +146,21 @@ struct ServerConfig {
   Duration commit_deadline = std::chrono::seconds(3);  // then 503
 };
 
+/// Where the head of the audit log's chain is put besides the store, so that nobody can rewrite the log unseen.
+struct EvidenceConfig {
+  std::string head_file;                   // a line is appended to it; better on another machine's disk
+  std::string head_url;                    // it is posted there
+  Duration every = std::chrono::hours(1);  // and once at the start
+  std::string signing_secret;              // "whsec_...": signs what is posted; empty = not signed
+  bool allow_private = false;              // of head_url: loopback and private addresses
+};
+
 struct Config {
   StoreConfig store;
   ServerConfig server;
   DispatchConfig dispatch;
   RetentionConfig retention;
+  EvidenceConfig evidence;
   std::vector<SourceConfig> sources;
   std::vector<TargetConfig> targets;
   std::string log_level = "info";  // debug | info | warn | error

@@ -170,6 +170,7 @@ class Reader {
     Section(top, "server", [&](Table& t) { ReadServer(t, config.server); });
     Section(top, "dispatch", [&](Table& t) { t.Number("max_running", config.dispatch.max_running, 0, 100'000); });
     Section(top, "retention", [&](Table& t) { ReadRetention(t, config.retention); });
+    Section(top, "evidence", [&](Table& t) { ReadEvidence(t, config.evidence); });
     Section(top, "log", [&](Table& t) { t.Text("level", config.log_level); });
     Each(top, "source", [&](Table& t) { config.sources.push_back(ReadSource(t)); });
     Each(top, "target", [&](Table& t) { config.targets.push_back(ReadTarget(t)); });
@@ -372,18 +373,30 @@ class Reader {
         g.retry.push_back(wait.value_or(Duration(0)));
       }
     }
+    g.signing_secret = SigningSecret(t, "target " + g.name);
+    return g;
+  }
+
+  void ReadEvidence(Table& t, EvidenceConfig& e) {
+    t.Text("head_file", e.head_file);
+    t.Text("head_url", e.head_url);
+    t.Length("every", e.every);
+    t.Flag("allow_private", e.allow_private);
+    e.signing_secret = SigningSecret(t, "evidence");
+  }
+
+  std::string SigningSecret(Table& t, const std::string& of) {
     std::string secret;
     t.Text("signing_secret", secret);
     const bool signs = t.Has("signing_secret");
     if (secret.starts_with("env:")) {
       const auto value = environment_(secret.substr(4));
-      if (!value) t.Error(fmt::format("target {}: {} is not set in the environment", g.name, secret.substr(4)));
+      if (!value) t.Error(fmt::format("{}: {} is not set in the environment", of, secret.substr(4)));
       secret = value.value_or("");
     }
     // Not taken for "sends unsigned", which is said by leaving it out.
-    if (signs && secret.empty()) t.Error(fmt::format("target {}: signing_secret is empty", g.name));
-    g.signing_secret = secret;
-    return g;
+    if (signs && secret.empty()) t.Error(fmt::format("{}: signing_secret is empty", of));
+    return secret;
   }
 
   std::string file_;

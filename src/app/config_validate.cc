@@ -150,6 +150,17 @@ Result<void> CheckRetries(const TargetConfig& target) {
   return Wrong(of + "breaker_open_max is shorter than breaker_open: raise the one or lower the other");
 }
 
+Result<void> CheckSigningSecret(const std::string& of, const std::string& secret) {
+  if (secret.empty()) return {};
+  const auto signer = intake::Signer::Compile("standard-webhooks", {}, secret);
+  if (!signer) return Wrong(fmt::format("{}: signing_secret: {}", of, signer.error().message));
+  const auto scheme = intake::CompileScheme("standard-webhooks", {});
+  if (const auto weak = intake::WeakSecret(*scheme, secret); !weak.empty()) {
+    return Wrong(fmt::format("{}: signing_secret {}", of, weak));
+  }
+  return {};
+}
+
 Result<void> CheckTarget(const TargetConfig& target) {
   if (target.name.empty()) return Wrong("target.name is missing");
   if (target.concurrency < 1 || target.concurrency > 256) {
@@ -177,15 +188,22 @@ Result<void> CheckTarget(const TargetConfig& target) {
   if (const auto ok = CheckTargetUrl(target.url); !ok) {
     return Wrong(fmt::format("target {}: url: {}", target.name, ok.error().message));
   }
-  if (!target.signing_secret.empty()) {
-    const auto signer = intake::Signer::Compile("standard-webhooks", {}, target.signing_secret);
-    if (!signer) return Wrong(fmt::format("target {}: signing_secret: {}", target.name, signer.error().message));
-    const auto scheme = intake::CompileScheme("standard-webhooks", {});
-    if (const auto weak = intake::WeakSecret(*scheme, target.signing_secret); !weak.empty()) {
-      return Wrong(fmt::format("target {}: signing_secret {}", target.name, weak));
-    }
+  return CheckSigningSecret(fmt::format("target {}", target.name), target.signing_secret);
+}
+
+Result<void> CheckEvidence(const EvidenceConfig& evidence) {
+  if (auto ok = Check({Length("evidence.every", evidence.every, std::chrono::seconds(1), std::chrono::hours(24 * 7))});
+      !ok) {
+    return ok;
   }
-  return {};
+  if (evidence.head_url.empty()) {
+    if (evidence.signing_secret.empty()) return {};
+    return Wrong("evidence.signing_secret signs what is posted, and there is no evidence.head_url");
+  }
+  if (const auto ok = CheckTargetUrl(evidence.head_url); !ok) {
+    return Wrong(fmt::format("evidence.head_url: {}", ok.error().message));
+  }
+  return CheckSigningSecret("evidence", evidence.signing_secret);
 }
 
 }  // namespace
@@ -195,6 +213,7 @@ Result<void> Config::Validate() const {
   if (auto ok = CheckServer(server, sources); !ok) return ok;
   if (auto ok = CheckRetention(retention); !ok) return ok;
   if (auto ok = Check({{"dispatch.max_running", dispatch.max_running, 0, 100'000}}); !ok) return ok;
+  if (auto ok = CheckEvidence(evidence); !ok) return ok;
   std::set<std::string> target_names;
   for (const TargetConfig& target : targets) {
     if (const auto ok = CheckTarget(target); !ok) return ok;

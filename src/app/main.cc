@@ -62,8 +62,14 @@ int main(int argc, char** argv) {
       .serve =
           [&](const dlo::cli::ServeOptions& options) { return dlo::app::Serve(options.config, Environment, Wait); },
       .config_check = [&](const std::string& path) { return dlo::app::CheckConfig(path, Environment, std::cout); },
-      .verify = [&](const std::string& path,
-                    bool json) { return dlo::app::Verify(path, json, Environment, files, std::cout); },
+      .verify =
+          [&](const dlo::cli::VerifyRequest& request) {
+            return dlo::app::Verify({.config = request.config,
+                                     .heads = request.heads,
+                                     .json = request.json,
+                                     .progress = isatty(STDERR_FILENO) == 1 ? &std::cerr : nullptr},
+                                    Environment, files, std::cout);
+          },
       .archive_export =
           [&](const std::string& path, const std::string& to, bool json) {
             return dlo::app::ExportArchive(path, to, json, Environment, files, std::cout);

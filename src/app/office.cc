@@ -26,6 +26,7 @@
 #include "intake/receiver.h"
 #include "intake/same_event_rules.h"
 #include "observe/figures.h"
+#include "observe/heads.h"
 #include "observe/health.h"
 #include "server/edge.h"
 #include "server/http_server.h"
@@ -113,6 +114,8 @@ class OfficeImpl final : public Office {
                                                          [this](Duration worked) { return RestOfArchive(worked); });
     scrape_ = std::make_unique<observe::Scrape>(metrics_, *store_, clock_);
     health_ = std::make_unique<observe::Health>(*store_);
+    heads_ = std::make_unique<observe::HeadKeeper>(config_.evidence,
+                                                   observe::HeadKeeperDeps{*store_, files_, *http_, clock_, metrics_});
     return {};
   }
 
@@ -123,6 +126,7 @@ class OfficeImpl final : public Office {
     dispatch_loop_.Start();
     housekeeping_loop_.Start();
     archive_loop_.Start();
+    if (!config_.evidence.head_file.empty() || !config_.evidence.head_url.empty()) heads_loop_.Start();
     started_ = true;
     return {};
   }
@@ -140,6 +144,7 @@ class OfficeImpl final : public Office {
     archive_stop_.notify_all();
     if (server_) server_->Stop(kEdgeGrace);
     archive_loop_.Stop();
+    heads_loop_.Stop();
     housekeeping_loop_.Stop();
     dispatch_loop_.Stop();
     if (dispatcher_ && started_) dispatcher_->Drain(kHandlerGrace);
@@ -298,6 +303,7 @@ class OfficeImpl final : public Office {
   std::unique_ptr<deadletter::Archivist> archivist_;
   std::unique_ptr<observe::Scrape> scrape_;
   std::unique_ptr<observe::Health> health_;
+  std::unique_ptr<observe::HeadKeeper> heads_;
   std::unique_ptr<server::Ingest> ingest_;
   std::unique_ptr<server::AdminApi> admin_;
   std::unique_ptr<server::Edge> edge_;
@@ -320,6 +326,8 @@ class OfficeImpl final : public Office {
                        return archivist_->RunOnce(now);
                      }};
   Loop housekeeping_loop_{"dlo-house", clock_, [this](Time now) { return KeepHouse(now); }};
+  // Of its own, since the disk of a head file may hang.
+  Loop heads_loop_{"dlo-heads", clock_, [this](Time now) { return heads_->RunOnce(now); }};
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "app/serve.h"
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <iostream>
 
 #include "app/office.h"
@@ -9,7 +8,6 @@
 #include "env/descriptors.h"
 #include "store/embedded/archive_verify.h"
 #include "store/embedded/embedded_store.h"
-#include "store/embedded/journal_verify.h"
 
 namespace dlo::app {
 namespace {
@@ -109,55 +107,6 @@ int CheckConfig(const std::string& config_path, const Environment& environment, 
     out << "  target " << target.name << ": " << target.url << ", " << target.retry.size() + 1 << " attempts\n";
   }
   return 0;
-}
-
-int Verify(const std::string& config_path, bool json, const Environment& environment, Files& files, std::ostream& out) {
-  const Result<Config> config = LoadConfig(config_path, environment);
-  if (!config) return Refuse(config.error());
-  const std::string folder = store::JournalFolder(DatabasePath(*config)), archive_folder = ArchivePath(*config);
-  const Result<store::JournalReport> report = store::VerifyJournal(files, folder, archive_folder);
-  if (!report) return Refuse(report.error());
-  const Result<store::ArchiveReport> archive = store::VerifyArchive(files, archive_folder);
-  if (!archive) return Refuse(archive.error());
-  // A damaged archive shows itself in both.
-  std::vector<std::string> problems = archive->problems;
-  for (const std::string& problem : report->problems) {
-    if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(problem);
-  }
-  if (json) {
-    out << boost::json::serialize(boost::json::object{
-               {"journal", folder},
-               {"segments", report->segments},
-               {"records", report->records},
-               {"bytes", report->bytes},
-               {"last_seq", report->last_seq},
-               {"torn_bytes", report->torn_bytes},
-               {"archive",
-                {{"folder", archive_folder},
-                 {"segments", archive->segments},
-                 {"files", archive->files},
-                 {"bytes", archive->bytes},
-                 {"original_bytes", archive->original_bytes},
-                 {"lines", archive->lines},
-                 {"head", archive->head}}},
-               {"problems", boost::json::array(problems.begin(), problems.end())},
-           })
-        << '\n';
-  } else {
-    out << folder << ": " << report->records << " receipts in " << report->segments << " segments, " << report->bytes
-        << " bytes, newest receipt " << report->last_seq << '\n';
-    if (report->torn_bytes > 0) {
-      out << "  " << report->torn_bytes
-          << " bytes behind the last whole batch: being written, or cut at the next start\n";
-    }
-    if (archive->lines > 0) {
-      out << archive_folder << ": " << archive->segments << " of the segments in " << archive->files << " files, "
-          << archive->bytes << " bytes, manifest of " << archive->lines << " lines, head " << archive->head << '\n';
-    }
-    for (const std::string& problem : problems) out << "  DAMAGED " << problem << '\n';
-    out << (problems.empty() ? "  sound: every checksum, every body's digest, every link of the chain\n" : "");
-  }
-  return problems.empty() ? 0 : 1;
 }
 
 int ExportArchive(const std::string& config_path, const std::string& to, bool json, const Environment& environment,

@@ -18,9 +18,16 @@ int Serve(const std::string& config_path, const Environment& environment, const 
 /// Prints what is wrong, all of it, or a summary. Returns 0 or 1.
 int CheckConfig(const std::string& config_path, const Environment& environment, std::ostream& out);
 
-/// Reads the journal and the archive of the configured store, takes no lock and changes nothing; prints a report that
-/// names each damaged place. Returns 0 when all of it is sound, 1 otherwise.
-int Verify(const std::string& config_path, bool json, const Environment& environment, Files& files, std::ostream& out);
+struct VerifyArguments {
+  std::string config;  // path
+  std::string heads;   // path; empty = the configured file, if it is there
+  bool json = false;
+  std::ostream* progress = nullptr;  // a terminal; null = silent
+};
+
+/// Reads the whole configured store, takes no lock and changes nothing; prints a report that names each damaged place.
+/// Returns 0 when all of it is as it was written, 1 otherwise.
+int Verify(const VerifyArguments& arguments, const Environment& environment, Files& files, std::ostream& out);
 
 /// Writes the archive of the configured store into the folder `to`, decompressed, with SHA256SUMS. Returns 0 or 1.
 int ExportArchive(const std::string& config_path, const std::string& to, bool json, const Environment& environment,

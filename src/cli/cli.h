@@ -25,6 +25,12 @@ struct ServeOptions {
   std::string config;  // path of the TOML file
 };
 
+struct VerifyRequest {
+  std::string config;  // path of the TOML file
+  std::string heads;   // path of a heads file; empty = the configured one, if there is one
+  bool json = false;
+};
+
 struct Terminal {
   bool in = false, out = false, err = false;  // is it one?
   int columns = 80;                           // of out
@@ -34,7 +40,7 @@ struct Terminal {
 struct CliDeps {
   std::function<int(const ServeOptions&)> serve;
   std::function<int(const std::string& path)> config_check;
-  std::function<int(const std::string& config_path, bool json)> verify;
+  std::function<int(const VerifyRequest&)> verify;
   std::function<int(const std::string& config_path, const std::string& to, bool json)> archive_export;
   std::function<std::optional<std::string>(const std::string& name)> environment;
   /// Returns true after that long, false at once when the process was asked to stop (SIGINT, SIGTERM).

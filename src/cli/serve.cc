@@ -10,7 +10,7 @@ void AddServeCommands(CLI::App& app, Context& context) {
   struct Options {
     ServeOptions serve{.config = "dlo.toml"};
     std::string check = "dlo.toml";
-    std::string verify = "dlo.toml";
+    VerifyRequest verify{.config = "dlo.toml"};
   };
   auto options = std::make_shared<Options>();
   CLI::App* serve =
@@ -28,11 +28,18 @@ void AddServeCommands(CLI::App& app, Context& context) {
       [&context, options] { context.run = [&context, options] { return context.deps.config_check(options->check); }; });
 
   CLI::App* verify = app.add_subcommand(
-      "verify", "Read the whole journal and name what is damaged; changes nothing, also beside a running server");
-  verify->add_option("--config,-c", options->verify, "Configuration file of the store")->capture_default_str();
+      "verify",
+      "Read the journal, the audit log and the index, and name what is not as it was written; changes nothing, also "
+      "beside a running server");
+  verify->add_option("--config,-c", options->verify.config, "Configuration file of the store")->capture_default_str();
+  verify->add_option("--heads", options->verify.heads,
+                     "Heads that were kept outside, one a line ([evidence] head_file)");
   verify->add_flag("--json", context.json, "The report as JSON");
   verify->callback([&context, options] {
-    context.run = [&context, options] { return context.deps.verify(options->verify, context.json); };
+    context.run = [&context, options] {
+      options->verify.json = context.json;
+      return context.deps.verify(options->verify);
+    };
   });
 }
 

@@ -127,6 +127,7 @@ Result<std::unique_ptr<File>> RealFiles::Open(const std::string& path, OpenMode 
   if (mode == OpenMode::read) flags |= O_RDONLY;
   if (mode == OpenMode::read_write) flags |= O_RDWR;
   if (mode == OpenMode::create_new) flags |= O_RDWR | O_CREAT | O_EXCL;
+  if (mode == OpenMode::append) flags |= O_RDWR | O_CREAT | O_APPEND;
   // Receipts are money: readable by the owner and its group alone.
   const int fd = open(path.c_str(), flags, 0640);
   if (fd < 0 && errno == EEXIST) return Fail(ErrorKind::conflict, "exists", fmt::format("{} exists already", path));

@@ -33,7 +33,8 @@ class File {
   virtual void Uncache(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) {}
 };
 
-enum class OpenMode : unsigned char { read, read_write, create_new };  // create_new fails if it exists
+/// create_new fails if it exists. append makes it if need be; every write goes to its end, wherever it is told to.
+enum class OpenMode : unsigned char { read, read_write, create_new, append };
 
 class Files {
  public:

@@ -156,7 +156,8 @@ Result<void> MemoryFiles::Grow(Node& node, std::uint64_t size) {
 Result<std::unique_ptr<File>> MemoryFiles::Open(const std::string& path, OpenMode mode) {
   const std::lock_guard lock(mutex_);
   auto found = names_.find(path);
-  if (mode == OpenMode::create_new) {
+  const bool make = mode == OpenMode::append && found == names_.end();
+  if (mode == OpenMode::create_new || make) {
     if (found != names_.end()) return Fail(ErrorKind::conflict, "exists", path + " exists already");
     if (auto allowed = ChangeAllowed(); !allowed) return std::unexpected(allowed.error());
     found = names_.emplace(path, std::make_shared<Node>()).first;

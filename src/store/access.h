@@ -8,6 +8,7 @@
 
 #include "dlo/dead_letters.h"
 #include "dlo/result.h"
+#include "store/evidence.h"
 
 namespace dlo::store {
 
@@ -20,6 +21,13 @@ struct Token {
   std::optional<Time> revoked_at;
 };
 
+/// Empty = all of the log.
+struct AuditFilter {
+  EventId event_id = 0;
+  std::string actor, action;
+  std::optional<Time> since, until;  // at >= since, at < until
+};
+
 class Access {
  public:
   virtual ~Access() = default;
@@ -29,8 +37,12 @@ class Access {
   virtual Result<Token> RevokeToken(const std::string& name, const Actor& actor, Time now) = 0;
   /// Revoked ones included.
   virtual Result<std::vector<Token>> Tokens() = 0;
-  /// Newest first; `before` 0 = from the newest; event_id 0 = all.
-  virtual Result<std::vector<AuditRecord>> Audit(EventId event_id, std::int64_t before, int limit) = 0;
+  /// Newest first; `before` 0 = from the newest.
+  virtual Result<std::vector<AuditRecord>> Audit(const AuditFilter& filter, std::int64_t before, int limit) = 0;
+  Result<std::vector<AuditRecord>> Audit(EventId event_id, std::int64_t before, int limit) {
+    return Audit(AuditFilter{.event_id = event_id}, before, limit);
+  }
+  virtual Result<EvidenceHead> Head() = 0;
 };
 
 }  // namespace dlo::store

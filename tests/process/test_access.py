@@ -15,6 +15,7 @@ CALLS = [
     ("GET", "/v1/events/{id}/attempts", "viewer", None),
     ("GET", "/v1/events/{id}/audit", "viewer", None),
     ("GET", "/v1/audit", "viewer", None),
+    ("GET", "/v1/audit/head", "viewer", None),
     ("GET", "/v1/sources", "viewer", None),
     ("GET", "/v1/rejected", "viewer", None),
     ("GET", "/v1/events/{id}/payload", "operator", None),

@@ -6,6 +6,7 @@
 
 #include "base/encoding.h"
 #include "sim/world.h"
+#include "store/embedded/audit_chain.h"
 
 namespace dlo::sim {
 namespace {
@@ -97,6 +98,7 @@ void World::CheckRows(const std::map<EventId, Row>& rows) {
     Require(firsts.contains({std::get<0>(content), std::get<1>(content)}), "no effect of what is not stored: " + key);
   }
   Require(Number("SELECT max(seq) FROM audit WHERE ?1 = ?1") >= audit_floor_, "acts that were answered stay");
+  CheckAuditChain();
   store::Statement kept = eyes_->Prepare("SELECT state, class, sum(n) FROM counts GROUP BY 1, 2 HAVING sum(n) <> 0");
   for (;;) {
     const auto more = kept.Step();
@@ -107,6 +109,24 @@ void World::CheckRows(const std::map<EventId, Row>& rows) {
     counts.erase(key);
   }
   Require(std::ranges::all_of(counts, [](const auto& one) { return one.second == 0; }), "every state is counted");
+}
+
+/// From the first record on, without a gap, to the head.
+void World::CheckAuditChain() {
+  store::Statement rows = eyes_->Prepare(
+      "SELECT seq, at, actor, role, action, event_id, reason, details, body_sha256, hash FROM audit ORDER BY seq");
+  store::AuditHead last;
+  for (;;) {
+    const auto more = rows.Step();
+    Require(more.has_value(), "the index can be read");
+    if (!*more) break;
+    const AuditRecord record = store::ReadAuditRow(rows);
+    const Sha256Digest hash = store::AuditHash(record, rows.Text(8), last.hash);
+    Require(record.seq == last.seq + 1 && hash == store::DigestOf(rows.Text(9)), "the audit log is one unbroken chain");
+    last = {record.seq, hash};
+  }
+  const auto head = store::ReadAuditHead(*eyes_);
+  Require(head && head->seq == last.seq && head->hash == last.hash, "the audit log's head is its newest record");
 }
 
 /// Where it waits in its subject is settled when it is claimed: an earlier letter that is replayed after that comes

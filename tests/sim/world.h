@@ -81,6 +81,7 @@ class World {
   void Audit();
   void CheckAnswers(const std::map<EventId, Row>& rows);
   void CheckRows(const std::map<EventId, Row>& rows);
+  void CheckAuditChain();
   void CheckBytes();
   void CheckClaim(const store::Claimed& claimed);
   [[nodiscard]] Time LeaseEnd(const Call& call) const;

@@ -5,6 +5,7 @@
 
 #include "base/encoding.h"
 #include "base/time_text.h"
+#include "store/embedded/audit_chain.h"
 
 namespace dlo::store {
 namespace {
@@ -47,19 +48,14 @@ Result<void> CheckActor(const Actor& actor) {
 
 Result<void> WriteAudit(Db& db, const Actor& actor, Time now, std::string_view action, EventId event_id,
                         std::string_view details) {
-  const std::string name = CleanText(actor.name, kMaxName), role = CleanText(actor.role, kMaxName),
-                    reason = CleanText(actor.reason, kMaxReason);
-  return db
-      .Prepare(
-          "INSERT INTO audit (at, actor, role, action, event_id, reason, details) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
-      .Bind(1, ToMicros(now))
-      .Bind(2, name)
-      .Bind(3, role)
-      .Bind(4, action)
-      .Bind(5, event_id)
-      .Bind(6, reason)
-      .Bind(7, details)
-      .Run();
+  AuditRecord record{.at = now,
+                     .actor = CleanText(actor.name, kMaxName),
+                     .role = CleanText(actor.role, kMaxName),
+                     .action = std::string(action),
+                     .event_id = event_id,
+                     .reason = CleanText(actor.reason, kMaxReason),
+                     .details = std::string(details)};
+  return AppendAudit(db, record);
 }
 
 Result<Token> CreateToken(Db& db, const std::string& name, const std::string& role, const std::string& hash,
@@ -123,29 +119,26 @@ Result<std::vector<Token>> ReadTokens(Db& db) {
   }
 }
 
-Result<std::vector<AuditRecord>> ReadAudit(Db& db, EventId event_id, std::int64_t before, int limit) {
+Result<std::vector<AuditRecord>> ReadAudit(Db& db, const AuditFilter& filter, std::int64_t before, int limit) {
   // Two statements, so that one event's records come from their own index.
-  Statement rows = event_id == 0 ? db.Prepare(
-                                       "SELECT seq, at, actor, role, action, event_id, reason, details FROM audit "
-                                       "WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2")
-                                 : db.Prepare(
-                                       "SELECT seq, at, actor, role, action, event_id, reason, details FROM audit "
-                                       "WHERE seq < ?1 AND event_id = ?3 AND event_id <> 0 ORDER BY seq DESC LIMIT ?2");
+  static const std::string kSql =
+      "SELECT seq, at, actor, role, action, event_id, reason, details FROM audit WHERE seq < ?1 "
+      "AND (?3 IS NULL OR actor = ?3) AND (?4 IS NULL OR action = ?4) AND at >= ?5 AND at < ?6 ";
+  static const std::string kAll = kSql + "ORDER BY seq DESC LIMIT ?2";
+  static const std::string kOfEvent = kSql + "AND event_id = ?7 AND event_id <> 0 ORDER BY seq DESC LIMIT ?2";
+  Statement rows = db.Prepare(filter.event_id == 0 ? kAll : kOfEvent);
   rows.Bind(1, before > 0 ? before : INT64_MAX).Bind(2, std::clamp(limit, 1, kMaxRows));
-  if (event_id != 0) rows.Bind(3, event_id);
+  if (!filter.actor.empty()) rows.Bind(3, filter.actor);
+  if (!filter.action.empty()) rows.Bind(4, filter.action);
+  rows.Bind(5, filter.since ? ToMicros(*filter.since) : INT64_MIN);
+  rows.Bind(6, filter.until ? ToMicros(*filter.until) : INT64_MAX);
+  if (filter.event_id != 0) rows.Bind(7, filter.event_id);
   std::vector<AuditRecord> records;
   for (;;) {
     auto row = rows.Step();
     if (!row) return std::unexpected(row.error());
     if (!*row) return records;
-    records.push_back({.seq = rows.Int(0),
-                       .at = FromMicros(rows.Int(1)),
-                       .actor = rows.String(2),
-                       .role = rows.String(3),
-                       .action = rows.String(4),
-                       .event_id = rows.Int(5),
-                       .reason = rows.String(6),
-                       .details = rows.String(7)});
+    records.push_back(ReadAuditRow(rows));
   }
 }
 

@@ -12,7 +12,8 @@
 
 namespace dlo::store {
 
-/// One record of one act, in the act's transaction. `details` is a JSON object.
+/// One record of one act, in the act's transaction, chained to the one before: the only writer of the audit log.
+/// `details` is a JSON object.
 Result<void> WriteAudit(Db& db, const Actor& actor, Time now, std::string_view action, EventId event_id,
                         std::string_view details);
 
@@ -23,8 +24,11 @@ Result<Token> CreateToken(Db& db, const std::string& name, const std::string& ro
 Result<Token> RevokeToken(Db& db, const std::string& name, const Actor& actor, Time now);
 /// Oldest first, revoked ones included.
 Result<std::vector<Token>> ReadTokens(Db& db);
-/// Newest first; `before` 0 = from the newest; event_id 0 = all; at most 500.
-Result<std::vector<AuditRecord>> ReadAudit(Db& db, EventId event_id, std::int64_t before, int limit);
+/// Newest first; `before` 0 = from the newest; at most 500.
+Result<std::vector<AuditRecord>> ReadAudit(Db& db, const AuditFilter& filter, std::int64_t before, int limit);
+inline Result<std::vector<AuditRecord>> ReadAudit(Db& db, EventId event_id, std::int64_t before, int limit) {
+  return ReadAudit(db, AuditFilter{.event_id = event_id}, before, limit);
+}
 
 /// Every act says who acts: error invalid, "actor_missing".
 Result<void> CheckActor(const Actor& actor);

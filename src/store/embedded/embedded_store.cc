@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/encoding.h"
 #include "base/log.h"
 #include "store/embedded/accept_thread.h"
 #include "store/embedded/access.h"
 #include "store/embedded/archive_manifest.h"
 #include "store/embedded/archived_events.h"
 #include "store/embedded/archiver.h"
+#include "store/embedded/audit_chain.h"
 #include "store/embedded/bulk_decisions.h"
 #include "store/embedded/claimed_bodies.h"
 #include "store/embedded/figures.h"
@@ -21,6 +23,7 @@
 #include "store/embedded/index_recover.h"
 #include "store/embedded/index_thread.h"
 #include "store/embedded/journal.h"
+#include "store/embedded/journal_segment.h"
 #include "store/embedded/lane_release.h"
 #include "store/embedded/legal_holds.h"
 #include "store/embedded/notes.h"
@@ -203,9 +206,11 @@ class EmbeddedStore final : public SteppedStore {
   Result<std::vector<Token>> Tokens() override {
     return Read([](Db& db) { return ReadTokens(db); });
   }
-  Result<std::vector<AuditRecord>> Audit(EventId event_id, std::int64_t before, int limit) override {
-    return Read([&](Db& db) { return ReadAudit(db, event_id, before, limit); });
+  using Access::Audit;
+  Result<std::vector<AuditRecord>> Audit(const AuditFilter& filter, std::int64_t before, int limit) override {
+    return Read([&](Db& db) { return ReadAudit(db, filter, before, limit); });
   }
+  Result<EvidenceHead> Head() override;
 
   // Quarantine
   void Keep(Rejected rejected) override;
@@ -501,6 +506,19 @@ Result<std::string> EmbeddedStore::RevisionPayload(EventId id, int number) {
     if (revision.number == number && revision.original) return Payload(id);
   }
   return Read([&](Db& db) { return ReadRevisionBody(db, id, number); });
+}
+
+Result<EvidenceHead> EmbeddedStore::Head() {
+  const Result<AuditHead> audit = Read([](Db& db) { return ReadAuditHead(db); });
+  if (!audit) return std::unexpected(audit.error());
+  const Result<SegmentLink> link = NewestLink(files_, journal_->folder());
+  if (!link) return std::unexpected(link.error());
+  EvidenceHead head{.seq = audit->seq, .hash = HexEncode(audit->hash), .at = clock_.Now()};
+  if (link->segment == 0) return head;
+  head.segment = link->segment;
+  head.segment_bytes = link->bytes;
+  head.segment_sha256 = HexEncode(link->sha256);
+  return head;
 }
 
 void EmbeddedStore::Keep(Rejected rejected) {

@@ -92,6 +92,21 @@ Result<std::string_view> BatchReader::Window(std::uint64_t bytes) {
   return std::string_view(buffer_).substr(next_ - buffer_offset_);
 }
 
+Result<SegmentLink> NewestLink(Files& files, const std::string& folder) {
+  const auto names = files.List(folder);
+  if (!names) return std::unexpected(names.error());
+  std::int64_t newest = 0;
+  for (const std::string& name : *names) newest = std::max(newest, SegmentNumber(name).value_or(0));
+  if (newest < 2) return SegmentLink{};
+  const std::string path = folder + "/" + SegmentName(newest);
+  const auto file = files.Open(path, OpenMode::read);
+  if (!file) return std::unexpected(file.error());
+  const auto header = ReadSegmentHeader(**file, path, newest);
+  if (!header) return std::unexpected(header.error());
+  if (!*header) return SegmentLink{};
+  return SegmentLink{newest - 1, static_cast<std::int64_t>((*header)->previous_bytes), (*header)->previous_sha256};
+}
+
 Result<bool> BatchReader::Next() {
   fault_ = nullptr;
   records_.clear();

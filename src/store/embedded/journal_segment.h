@@ -34,6 +34,14 @@ namespace dlo::store {
 /// good header of that number is an error.
 Result<std::optional<SegmentHeader>> ReadSegmentHeader(const File& file, const std::string& path, std::int64_t number);
 
+/// What the header of a segment says of the one before: the newest link of the chain.
+struct SegmentLink {
+  std::int64_t segment = 0;  // the closed one; 0 = none is closed yet
+  std::int64_t bytes = 0;
+  Sha256Digest sha256{};
+};
+Result<SegmentLink> NewestLink(Files& files, const std::string& folder);
+
 /// Batches of a segment one after the other, each decoded whole or not at all.
 class BatchReader {
  public:

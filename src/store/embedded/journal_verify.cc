@@ -22,8 +22,8 @@ struct Link {
 
 class Verifier {
  public:
-  Verifier(Files& files, const std::string& folder, const std::string& archive)
-      : files_(files), folder_(folder), archive_(archive) {}
+  Verifier(Files& files, const std::string& folder, const std::string& archive, const JournalVisitor& visit)
+      : files_(files), folder_(folder), archive_(archive), visit_(visit) {}
 
   Result<JournalReport> Run() {
     const auto numbers = Numbers();
@@ -109,6 +109,7 @@ class Verifier {
     }
     link.file = std::move(*file);
     link.header = **header;
+    report_.links[number] = link.header.previous_sha256;
     if (auto done = CloseSegment(&link.header); !done) return done;
     before_ = std::move(link);
     return {};
@@ -128,6 +129,7 @@ class Verifier {
       if (!*more) break;
       std::uint64_t position = reader.batch_offset() + kBatchHeaderBytes;
       for (const RecordView& record : reader.records()) {
+        if (visit_) visit_(record, static_cast<std::int64_t>(link.header.number), position);
         if (Sha256(record.body) != record.body_sha256) {
           Problem(position, link.path, fmt::format("the body of event {} does not match its SHA-256", record.seq));
         }
@@ -177,14 +179,16 @@ class Verifier {
 
   Files& files_;
   const std::string folder_, archive_;
+  const JournalVisitor& visit_;
   JournalReport report_;
   std::optional<Link> before_;
 };
 
 }  // namespace
 
-Result<JournalReport> VerifyJournal(Files& files, const std::string& folder, const std::string& archive) {
-  return Verifier(files, folder, archive).Run();
+Result<JournalReport> VerifyJournal(Files& files, const std::string& folder, const std::string& archive,
+                                    const JournalVisitor& visit) {
+  return Verifier(files, folder, archive, visit).Run();
 }
 
 }  // namespace dlo::store

@@ -7,6 +7,7 @@
 
 #include "base/encoding.h"
 #include "base/time_text.h"
+#include "store/embedded/audit_chain.h"
 #include "store/embedded/schema_text.h"
 
 namespace dlo::store {
@@ -111,6 +112,7 @@ Result<void> Migrate(Db& db, Time now) {
       "INSERT OR IGNORE INTO meta (name, value) VALUES ('journal_segment', 1), ('journal_offset', 0), "
       "('journal_seq', 0), ('keys_through', 0), ('duplicates', 0), ('pruned', 0)");
   if (!rows) return rows;
+  if (Result<void> started = StartAuditChain(db); !started) return started;
   if (Result<void> set = db.Exec("PRAGMA synchronous = NORMAL"); !set) return set;
   return VerifyConstraints(db);
 }

@@ -67,6 +67,32 @@ TEST(ConfigFile, ReadsWhatIsWrittenAndKeepsDefaults) {
   EXPECT_EQ(Config().server.max_memory, 0U) << "an embedding program's memory is its own";
 }
 
+TEST(ConfigFile, WhereTheHeadsOfTheAuditLogGo) {
+  const std::string good = R"([evidence]
+head_file = "/mnt/other/heads"
+head_url = "https://evidence.example/heads"
+every = "10m"
+signing_secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+)";
+  const auto config = Parse(good + kGood);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->evidence.head_file, "/mnt/other/heads");
+  EXPECT_EQ(config->evidence.every, std::chrono::minutes(10));
+  const std::pair<const char*, const char*> wrong[] = {
+      {"every = \"1ms\"", "evidence.every"},
+      {"head_url = \"ftp://x\"", "evidence.head_url"},
+      {"head_url = \"https://e.example\"\nsigning_secret = \"whsec_c2hvcnQ=\"", "evidence: signing_secret"},
+      {"signing_secret = \"whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\"", "no evidence.head_url"},
+      {"head_url = \"https://e.example\"\nsigning_secret = \"env:EMPTY\"", "signing_secret is empty"},
+      {"heads = 1", "unknown key evidence.heads"},
+  };
+  for (const auto& [text, said] : wrong) {
+    const auto refused = Parse(std::string("[evidence]\n") + text + "\n" + kGood);
+    ASSERT_FALSE(refused) << text;
+    EXPECT_NE(refused.error().message.find(said), std::string::npos) << refused.error().message;
+  }
+}
+
 TEST(ConfigFile, LivemodeIsAPointerOrARule) {
   const auto rule = Parse(With("on_park = \"hold\"", "livemode = true"));
   ASSERT_TRUE(rule) << rule.error().message;

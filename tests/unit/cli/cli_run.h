@@ -76,6 +76,7 @@ struct Runner {
   Terminal terminal{.in = false, .out = false, .err = false, .columns = 80};
   int waits = 1000;  // then the process is asked to stop
   std::string served, checked;
+  VerifyRequest verified;
 
   Ran Run(std::vector<std::string> words) {
     std::istringstream in(input);
@@ -91,7 +92,11 @@ struct Runner {
               checked = path;
               return 1;
             },
-        .verify = [](const std::string&, bool) { return 0; },
+        .verify =
+            [&](const VerifyRequest& request) {
+              verified = request;
+              return 0;
+            },
         .archive_export = [](const std::string&, const std::string&, bool) { return 0; },
         .environment = [&](const std::string& name) -> std::optional<std::string> {
           auto found = environment.find(name);

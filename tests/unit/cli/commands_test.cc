@@ -498,6 +498,47 @@ TEST_F(Commands, GroupsStatsSourcesRejectedAndAuditAreTables) {
             PageOf(R"({"seq":4,"at":"2026-11-30T00:00:00Z","actor":"ann","role":"admin","action":"hold","event_id":7,)"
                    R"("reason":"r","details":{"link":"u"}})"));
   EXPECT_THAT(runner.Run({"audit"}).out, HasSubstr(R"({"link":"u"})"));
+  EXPECT_THAT(runner.Run({"audit", "list"}).out, HasSubstr(R"({"link":"u"})"));
+}
+
+TEST_F(Commands, AReplayWithoutArgumentsReplaysNothing) {
+  for (const char* command : {"replay", "requeue"}) {
+    const Ran ran = runner.Run({command});
+    EXPECT_EQ(ran.code, kUsage);
+    EXPECT_THAT(ran.err, HasSubstr("--all"));
+    EXPECT_EQ(runner.Run({command, "--tpye", "invoice.paid", "--yes"}).code, kUsage)
+        << "a misspelt flag is no wider filter";
+  }
+  EXPECT_THAT(server.calls(), testing::IsEmpty());
+}
+
+TEST_F(Commands, TheAuditLogIsAskedForByActorActEventAndTime) {
+  server.On("GET /v1/audit?limit=5&actor=ann%20b&action=hold&until=2026-11-30&event=7", 200,
+            R"({"items":[{"seq":4,"at":"2026-11-30T00:00:00Z","actor":"ann b","action":"hold"}],"next":"4"})");
+  const Ran ran = runner.Run(
+      {"audit", "list", "7", "--actor", "ann b", "--action", "hold", "--until", "2026-11-30", "--limit", "5"});
+  EXPECT_EQ(ran.code, kDone) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("ann b"));
+  EXPECT_THAT(ran.err,
+              HasSubstr("dlo audit list 7 --actor 'ann b' --action hold --until 2026-11-30 --limit 5 --cursor 4"));
+}
+
+TEST_F(Commands, TheHeadOfTheAuditLogIsShown) {
+  server.On("GET /v1/audit/head", 200,
+            R"({"seq":12,"hash":"ab","at":"2026-11-30T00:00:00Z","journal":{"segment":3,"bytes":9,"sha256":"cd"}})");
+  const Ran ran = runner.Run({"audit", "head"});
+  EXPECT_EQ(ran.code, kDone) << ran.err;
+  EXPECT_EQ(ran.out,
+            "Audit record  12\nHash          ab\nRead at       2026-11-30T00:00:00Z\n"
+            "Journal       segment 3, 9 bytes, SHA-256 cd\n");
+  EXPECT_THAT(runner.Run({"audit", "head", "--json"}).out, HasSubstr("\"seq\":12"));
+}
+
+TEST_F(Commands, VerifyHandsOnItsFiles) {
+  EXPECT_EQ(runner.Run({"verify", "--config", "a.toml", "--heads", "h", "--json"}).code, 0);
+  EXPECT_EQ(runner.verified.config, "a.toml");
+  EXPECT_EQ(runner.verified.heads, "h");
+  EXPECT_TRUE(runner.verified.json);
 }
 
 TEST_F(Commands, ATokenIsPrintedAloneOnStdout) {

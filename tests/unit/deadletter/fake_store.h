@@ -19,6 +19,8 @@ class FakeStore : public store::Store {
   std::map<EventId, std::string> payloads;
   std::vector<store::Token> tokens;
   std::vector<AuditRecord> audit;  // oldest first
+  store::AuditFilter last_audit;
+  store::EvidenceHead head;
   std::vector<store::Rejected> rejected;
   std::vector<store::SourcePause> pauses;
   store::Figures figures;
@@ -359,13 +361,17 @@ class FakeStore : public store::Store {
     return Fail(ErrorKind::not_found, "not_found", "There is no such token.");
   }
   Result<std::vector<store::Token>> Tokens() override { return tokens; }
-  Result<std::vector<AuditRecord>> Audit(EventId event_id, std::int64_t before, int limit) override {
+  using Access::Audit;
+  Result<std::vector<AuditRecord>> Audit(const store::AuditFilter& filter, std::int64_t before, int limit) override {
+    last_audit = filter;
     std::vector<AuditRecord> records;
     for (auto it = audit.rbegin(); it != audit.rend() && std::ssize(records) < limit; ++it) {
-      if ((event_id == 0 || it->event_id == event_id) && (before == 0 || it->seq < before)) records.push_back(*it);
+      const bool of_event = filter.event_id == 0 || it->event_id == filter.event_id;
+      if (of_event && (before == 0 || it->seq < before)) records.push_back(*it);
     }
     return records;
   }
+  Result<store::EvidenceHead> Head() override { return head; }
 
   // Quarantine
   void Keep(store::Rejected one) override {

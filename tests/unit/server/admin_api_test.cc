@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/encoding.h"
+#include "base/time_text.h"
 #include "deadletter/desk.h"
 #include "server/answer.h"
 #include "server/view.h"
@@ -393,6 +394,24 @@ TEST_F(AdminApiTest, ADrainAnswersItsThreeNumbersOrItsReplay) {
   EXPECT_EQ(json::parse(goes_on.body).at("id").as_int64(), 2);
   EXPECT_EQ(Post("/v1/drain", R"({"source":"nobody"})").status, 404);
   EXPECT_EQ(Post("/v1/drain", R"({"wait":30})").status, 400);
+}
+
+TEST_F(AdminApiTest, TheAuditLogIsFilteredAndItsHeadShown) {
+  EXPECT_EQ(Get("/v1/audit?actor=ann&action=hold&event=7&since=2026-11-29T00:00:00%2B01:00&until=2026-11-30").status,
+            200);
+  EXPECT_EQ(store.last_audit.actor, "ann");
+  EXPECT_EQ(store.last_audit.action, "hold");
+  EXPECT_EQ(store.last_audit.event_id, 7);
+  EXPECT_EQ(store.last_audit.since, ParseTime("2026-11-28T23:00:00Z"));
+  EXPECT_EQ(store.last_audit.until, ParseTime("2026-12-01T00:00:00Z")) << "a date includes its day";
+  for (const char* bad : {"actor=", "event=0", "event=x", "since=yesterday", "until=", "actor=a&actor=b", "who=ann",
+                          "since=%00", "event=99999999999999999999"}) {
+    EXPECT_EQ(Get(std::string("/v1/audit?") + bad).status, 400) << bad;
+  }
+  store.head = {.seq = 12, .hash = std::string(64, 'a'), .at = *ParseTime("2026-11-30T12:00:00Z")};
+  EXPECT_EQ(Get("/v1/audit/head").body,
+            R"({"seq":12,"hash":")" + std::string(64, 'a') + R"(","at":"2026-11-30T12:00:00Z","journal":null})");
+  EXPECT_EQ(Get("/v1/audit/head?x=1").status, 400);
 }
 
 TEST_F(AdminApiTest, SourcesStatsAndRejected) {

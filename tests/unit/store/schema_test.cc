@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/law.h"
+#include "store/embedded/access.h"
 #include "store/embedded/index_intake.h"
 
 namespace dlo::store {
@@ -74,8 +75,10 @@ TEST(SchemaTest, TheChecksRepeatTheLaw) {
 
 TEST(SchemaTest, TheAuditLogCannotBeChanged) {
   const auto db = Migrated();
-  ASSERT_TRUE(
-      db->Exec("INSERT INTO audit (at, actor, role, action, reason, details) VALUES (0, 'a', 'admin', 'x', '', '')"));
+  ASSERT_TRUE(WriteAudit(*db, {.name = "a"}, Time{}, "x", 0, "{}"));
+  EXPECT_FALSE(
+      db->Exec("INSERT INTO audit (at, actor, role, action, reason, details) VALUES (0, 'a', 'admin', 'x', '', '')"))
+      << "a record outside of the chain";
   EXPECT_FALSE(db->Exec("UPDATE audit SET actor = 'b'"));
   EXPECT_FALSE(db->Exec("DELETE FROM audit"));
 }
