@@ -181,10 +181,14 @@ Result<void> Take(IndexContext& context, const HoldsLane& holds_lane, const Rule
 }  // namespace
 
 Result<void> QueueForRules(Db& db, EventId id) {
-  return db
-      .Prepare("INSERT INTO rule_queue (event_id) SELECT ?1 WHERE EXISTS (SELECT 1 FROM rules WHERE ended_at IS NULL)")
-      .Bind(1, id)
-      .Run();
+  {
+    // Asked apart: an insert that inserts nothing costs several times as much, at every death.
+    Statement live = db.Prepare("SELECT 1 FROM rules WHERE ended_at IS NULL LIMIT 1");
+    const auto row = live.Step();
+    if (!row) return std::unexpected(row.error());
+    if (!*row) return {};
+  }
+  return db.Prepare("INSERT INTO rule_queue (event_id) VALUES (?1)").Bind(1, id).Run();
 }
 
 Result<bool> RulesWait(Db& db, Time now) {
