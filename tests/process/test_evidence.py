@@ -104,7 +104,7 @@ class Evidence(unittest.TestCase):
         wait_for("the head is in the file", lambda: any(h["seq"] == 3 for h in self.kept()))
         wait_for("the head is posted", lambda: any(h["seq"] == 3 for h in self.receiver.heads))
         self.assertEqual(self.receiver.refused, 1)  # and tried again
-        self.assertIn(f"dlo_audit_head_seq 3", self.office.request("GET", "/metrics")[2].decode())
+        self.assertIn("dlo_audit_head_seq 3", self.office.request("GET", "/metrics")[2].decode())
         report = self.verify("--heads", self.heads)  # beside the running server
         self.assertEqual([s["damaged"] for s in report["steps"]], [0] * len(report["steps"]), report)
         code, out, _ = self.office.cli("audit", "head")
