@@ -76,8 +76,8 @@ TEST(SchemaTest, TheChecksRepeatTheLaw) {
 TEST(SchemaTest, TheAuditLogCannotBeChanged) {
   const auto db = Migrated();
   ASSERT_TRUE(WriteAudit(*db, {.name = "a"}, Time{}, "x", 0, "{}"));
-  EXPECT_FALSE(db->Exec(
-      "INSERT INTO audit (at, actor, role, action, reason, details) VALUES (0, 'a', 'admin', 'x', '', '')"))
+  EXPECT_FALSE(
+      db->Exec("INSERT INTO audit (at, actor, role, action, reason, details) VALUES (0, 'a', 'admin', 'x', '', '')"))
       << "a record outside of the chain";
   EXPECT_FALSE(db->Exec("UPDATE audit SET actor = 'b'"));
   EXPECT_FALSE(db->Exec("DELETE FROM audit"));
