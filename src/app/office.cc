@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "deadletter/desk.h"
+#include "deadletter/probe.h"
 #include "deadletter/replay_pacer.h"
 #include "dispatch/dispatcher.h"
 #include "env/clock.h"
@@ -22,6 +23,7 @@
 #include "env/random.h"
 #include "intake/receiver.h"
 #include "intake/same_event_rules.h"
+#include "observe/alarms.h"
 #include "observe/figures.h"
 #include "observe/health.h"
 #include "server/edge.h"
@@ -60,7 +62,8 @@ server::HttpOptions OptionsOf(const ServerConfig& config) {
 class OfficeImpl final : public Office {
  public:
   explicit OfficeImpl(OfficeOptions options)
-      : config_(std::move(options.config)),
+      : shown_sources_(options.config.sources),
+        config_(deadletter::WithProbe(std::move(options.config))),
         bootstrap_token_(std::move(options.bootstrap_token)),
         listen_(options.listen && !config_.server.listen.empty()),
         crash_at_(std::move(options.crash_at)),
@@ -98,6 +101,23 @@ class OfficeImpl final : public Office {
                              .ring = [this] { housekeeping_loop_.Ring(); }});
     scrape_ = std::make_unique<observe::Scrape>(metrics_, *store_, clock_);
     health_ = std::make_unique<observe::Health>(*store_);
+    probe_ = std::make_unique<deadletter::Probe>(
+        deadletter::ProbeDeps{.receiver = *receiver_,
+                              .store = *store_,
+                              .clock = clock_,
+                              .random = random_,
+                              .refusal = [this] { return gate_.Refusal(kProbeName); },
+                              .wait = [this](Duration length) { WaitForProgress(length); }});
+    alarms_ = std::make_unique<observe::Alarms>(
+        config_, observe::AlarmDeps{.store = *store_,
+                                    .http = *http_,
+                                    .clock = clock_,
+                                    .random = random_,
+                                    .crash_points = crash_points_,
+                                    .metrics = metrics_,
+                                    .disk_level = [this] { return gate_.disk_level(); },
+                                    .wait = [this](Duration length) { WaitForProgress(length); },
+                                    .ring = [this] { alarm_loop_.Ring(); }});
     return {};
   }
 
@@ -107,6 +127,7 @@ class OfficeImpl final : public Office {
     }
     dispatch_loop_.Start();
     housekeeping_loop_.Start();
+    alarm_loop_.Start();
     started_ = true;
     return {};
   }
@@ -117,7 +138,9 @@ class OfficeImpl final : public Office {
     stopped_ = true;
     if (health_) health_->SetDraining();
     if (desk_) desk_->StopWaiting();  // a drain that waits would keep its connection
+    if (probe_) probe_->StopWaiting();
     if (server_) server_->Stop(kEdgeGrace);
+    alarm_loop_.Stop();
     housekeeping_loop_.Stop();
     dispatch_loop_.Stop();
     if (dispatcher_ && started_) dispatcher_->Drain(kHandlerGrace);
@@ -128,7 +151,7 @@ class OfficeImpl final : public Office {
   Result<std::vector<Accepted>> Receive(const std::string& source, std::vector<Header> headers,
                                         std::string body) override {
     const SourceConfig* found = receiver_->Find(source);
-    if (found == nullptr) {
+    if (found == nullptr || source == kProbeName) {
       return Fail(ErrorKind::not_found, "unknown_source", fmt::format("there is no source {}", source));
     }
     if (auto refusal = gate_.Refusal(source)) return std::unexpected(std::move(*refusal));
@@ -162,13 +185,15 @@ class OfficeImpl final : public Office {
         .clock = clock_,
         .scrape = *scrape_,
         .health = *health_,
-        .sources = config_.sources,
+        .sources = shown_sources_,
         .breakers = [this] { return dispatcher_->Breakers(); },
         .resumed =
             [this](const std::string& source) {
               dispatcher_->Resumed(source);
               dispatch_loop_.Ring();
             },
+        .alarms = alarms_.get(),
+        .probe = [this](const Actor& actor) { return probe_->Run(actor); },
         .bootstrap_token = bootstrap_token_,
         .max_body = config_.server.max_admin_body,
         .bad_tokens_per_minute = config_.server.bad_tokens_per_minute,
@@ -208,6 +233,28 @@ class OfficeImpl final : public Office {
     return next ? std::min(*next, now + kHousekeeping) : now + kHousekeeping;
   }
 
+  Time WatchAlarms(Time now) {
+    const Result<Time> next = alarms_->RunOnce(now);
+    if (!next && !alarm_trouble_) log::Warn("alarms.store_unavailable", {{"message", next.error().message}});
+    alarm_trouble_ = !next;
+    ProbeIfDue(now);
+    return next ? *next : now + kHousekeeping;
+  }
+
+  void ProbeIfDue(Time now) {
+    if (config_.probe.every == Duration(0)) return;
+    const auto marks = store_->ReadAlarms();
+    if (!marks || !deadletter::Probe::Due(config_.probe.every, marks->last_arrival_at, marks->last_probe_at,
+                                          !marks->probe_failed.empty(), now)) {
+      return;
+    }
+    const auto report = probe_->Run({"system", "admin", "no letter for as long as [probe] every"});
+    if (!report) return log::Warn("probe.not_made", {{"message", report.error().message}});
+    if (!report->failed.empty())
+      return log::Error("probe.failed", {{"message", report->failed}, {"event", report->id}});
+    log::Info("probe.went_the_whole_way", {{"event", report->id}});
+  }
+
   intake::Machine LookAtMachine() {
     intake::Machine machine;
     if (const auto bytes = files_.TotalBytes(store::JournalFolder(DatabasePath(config_)))) machine.disk_bytes = *bytes;
@@ -236,6 +283,7 @@ class OfficeImpl final : public Office {
     }
   }
 
+  const std::vector<SourceConfig> shown_sources_;  // without the probe's
   const Config config_;
   const std::string bootstrap_token_;
   const bool listen_;
@@ -250,6 +298,8 @@ class OfficeImpl final : public Office {
   intake::Gate gate_{config_, metrics_};
   Time next_gate_{};
   intake::SameEventRules same_event_{config_.sources};
+  std::mutex progress_mutex_;
+  std::condition_variable progress_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<intake::Receiver> receiver_;
   std::unique_ptr<RealHttpClient> http_;
@@ -258,20 +308,22 @@ class OfficeImpl final : public Office {
   std::unique_ptr<deadletter::Desk> desk_;
   std::unique_ptr<observe::Scrape> scrape_;
   std::unique_ptr<observe::Health> health_;
+  std::unique_ptr<deadletter::Probe> probe_;
+  std::unique_ptr<observe::Alarms> alarms_;
   std::unique_ptr<server::Ingest> ingest_;
   std::unique_ptr<server::AdminApi> admin_;
   std::unique_ptr<server::Edge> edge_;
   std::unique_ptr<server::HttpServer> server_;
 
-  std::mutex progress_mutex_;
-  std::condition_variable progress_;
   bool dispatch_trouble_ = false;
+  bool alarm_trouble_ = false;
   std::mutex stop_mutex_;
   bool started_ = false;
   bool stopped_ = false;
   // Last, so that they end first.
   Loop dispatch_loop_{"dlo-dispatch", clock_, [this](Time now) { return DispatchOnce(now); }};
   Loop housekeeping_loop_{"dlo-house", clock_, [this](Time now) { return KeepHouse(now); }};
+  Loop alarm_loop_{"dlo-alarms", clock_, [this](Time now) { return WatchAlarms(now); }};
 };
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace dlo::server {
 
 std::vector<Route> AllRoutes() {
   std::vector<Route> all;
-  for (const auto& family : {LetterRoutes(), ReplayRoutes(), AccessRoutes(), OperationRoutes()}) {
+  for (const auto& family : {LetterRoutes(), ReplayRoutes(), AccessRoutes(), OperationRoutes(), AlarmRoutes()}) {
     all.insert(all.end(), family.begin(), family.end());
   }
   return all;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "store/access.h"
+#include "store/alarms.h"
 #include "store/figures.h"
 #include "store/inbox.h"
 #include "store/letters.h"
@@ -19,6 +20,7 @@ class Store : public Inbox,
               public Access,
               public Quarantine,
               public Sources,
+              public Alarms,
               public FigureSource {
  public:
   /// Stops accepting, finishes what was accepted, flushes, releases the lock. Idempotent.

@@ -206,6 +206,10 @@ Result<ApplyStatus> ApplyTransition(IndexContext& context, HotCache& hot, const 
   if (done) done = EndReplay(context, transition, row->replay_id);
   if (!done) return std::unexpected(done.error());
   context.counts.Move(row->source, State::running, row->failure_class, transition.to, failure_class);
+  if (transition.to == State::dead) {
+    context.counts.Arrive(row->source, FingerprintNumber(transition.fingerprint).value_or(0), failure_class,
+                          transition.id, transition.at);
+  }
   if (transition.to != State::waiting) hot.Release(transition.id);
   return ApplyStatus::applied;
 }
