@@ -1,6 +1,8 @@
-// `dlo alerts`, `dlo probe`: who was told what, whether a receiver answers, whether the dead-letter path is alive.
+// `dlo diagnose`, `dlo alerts`, `dlo probe`: what the letters look like, who was told what, whether the dead-letter
+// path is alive.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "cli/context.h"
@@ -104,9 +106,81 @@ int RunProbe(Context& context) {
   return ok ? kDone : kRefused;
 }
 
+std::string Curve(const value& evidence) {
+  static constexpr const char* kBars[] = {" ",      "\u2581", "\u2582", "\u2583", "\u2584",
+                                          "\u2585", "\u2586", "\u2587", "\u2588"};
+  std::int64_t most = 0;
+  const auto number = [](const value& v) { return v.is_number() ? v.to_number<std::int64_t>() : std::int64_t{0}; };
+  for (const value& part : Items(evidence, "curve")) most = std::max(most, number(part));
+  std::string out;
+  for (const value& part : Items(evidence, "curve")) {
+    out += most == 0 ? "" : kBars[std::clamp<std::int64_t>((number(part) * 8 + most - 1) / most, 0, 8)];
+  }
+  return out;
+}
+
+std::string Counted(const value& evidence, const char* list, const char* name) {
+  std::string out;
+  for (const value& one : Items(evidence, list)) {
+    const std::string word = Text(one, name);
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", Text(one, "letters"), word.empty() ? "unknown" : word);
+  }
+  return out;
+}
+
+std::string Joined(const value& evidence, const char* list) {
+  std::string out;
+  for (const value& one : Items(evidence, list)) {
+    if (one.is_string()) out += (out.empty() ? "" : ", ") + std::string(one.as_string());
+  }
+  return out;
+}
+
+std::string FindingText(const Context& context, const value& finding) {
+  const Style style = context.OutStyle();
+  const std::string source = Text(finding, "source");
+  const bool none = Text(finding, "shape") == "none";
+  std::string text = Paint(EscapeLine((source.empty() ? "" : source + ": ") + Text(finding, "says")),
+                           none ? Colour::plain : Colour::bold, style) +
+                     "\n";
+  const auto line = [&](const char* name, const std::string& what) {
+    if (!what.empty()) text += fmt::format("  {:<10}{}\n", name, EscapeLine(what));
+  };
+  const value* evidence = Field(finding, "evidence");
+  if (evidence != nullptr && Number(*evidence, "letters") > 0) {
+    const std::int64_t letters = Number(*evidence, "letters"), one = Number(*evidence, "one_message");
+    line("seen", fmt::format("{} to {} ago", context.Ago(When(*evidence, "first_seen")),
+                             context.Ago(When(*evidence, "last_seen"))));
+    line("message", fmt::format("{} % {}", one * 100 / letters, Text(*evidence, "message")));
+    line("kinds", fmt::format("{}: {}", Number(*evidence, "kinds_in_all"), Counted(*evidence, "kinds", "kind")));
+    line("accounts",
+         fmt::format("{}: {}", Number(*evidence, "accounts_in_all"), Counted(*evidence, "accounts", "account")));
+    const std::string before = Joined(*evidence, "handler_versions_before");
+    line("handler", Joined(*evidence, "handler_versions") + (before.empty() ? "" : ", before that " + before));
+    text += fmt::format("  {:<10}{}\n", "arrivals", Curve(*evidence));
+  }
+  line("next", Text(finding, "next"));
+  return text;
+}
+
+int Diagnose(Context& context) {
+  auto answer = context.api().Get("/v1/diagnosis");
+  if (!answer) return context.Report(answer.error());
+  if (context.json) return context.PrintJson(*answer), kDone;
+  auto report = ParseBody(*answer);
+  if (!report) return context.Report(report.error());
+  for (const value& finding : Items(*report, "findings")) context.Print(FindingText(context, finding));
+  context.Note(fmt::format("From {}{} unresolved letters of the last 7 days.",
+                           Flag(*report, "capped") ? "the newest " : "", Number(*report, "letters")));
+  return kDone;
+}
+
 }  // namespace
 
 void AddAlarmCommands(CLI::App& app, Context& context) {
+  context.Command(app, "diagnose",
+                  "Say what the dead letters look like together, from which evidence, and what to do next",
+                  [&context] { return Diagnose(context); });
   CLI::App* alerts = app.add_subcommand("alerts", "What was told to whom, and whether a receiver answers");
   alerts->require_subcommand(1);
   auto options = std::make_shared<AlertOptions>();

@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 
 #include "base/time_text.h"
+#include "deadletter/diagnosis.h"
 #include "observe/alarms.h"
 #include "observe/alert_formats.h"
 #include "server/routes.h"
@@ -85,7 +86,65 @@ Result<Response> RunProbe(Context& context, Call& call) {
                     {"left_over", report->left_over}});
 }
 
+json::array ViewCounted(const std::vector<std::pair<std::string, std::int64_t>>& counted, const char* name) {
+  json::array out;
+  for (const auto& [word, n] : counted) out.push_back(json::object{{name, ToUtf8(word)}, {"letters", n}});
+  return out;
+}
+
+json::array Texts(const std::vector<std::string>& texts) {
+  json::array out;
+  for (const std::string& text : texts) out.push_back(json::value(ToUtf8(text)));
+  return out;
+}
+
+json::object ViewFinding(const deadletter::Finding& finding) {
+  const deadletter::Evidence& e = finding.evidence;
+  const auto when = [](const std::optional<Time>& t) { return t ? json::value(FormatTime(*t)) : json::value(nullptr); };
+  json::object evidence = {{"letters", e.letters},
+                           {"first_seen", when(e.first_seen)},
+                           {"last_seen", when(e.last_seen)},
+                           {"one_message", e.one_message},
+                           {"fingerprint", e.fingerprint},
+                           {"message", ToUtf8(e.message)},
+                           {"sample_id", e.sample},
+                           {"kinds", ViewCounted(e.kinds, "kind")},
+                           {"kinds_in_all", e.kinds_in_all},
+                           {"accounts", ViewCounted(e.accounts, "account")},
+                           {"accounts_in_all", e.accounts_in_all},
+                           {"handler_versions", Texts(e.versions)},
+                           {"handler_versions_before", Texts(e.versions_before)},
+                           {"breaker_open", e.breaker_open},
+                           {"curve", json::array(e.curve.begin(), e.curve.end())},
+                           {"curve_part_seconds", std::chrono::duration<double>(e.part).count()}};
+  return {{"shape", deadletter::Name(finding.shape)},
+          {"source", finding.source},
+          {"says", ToUtf8(finding.says)},
+          {"next", ToUtf8(finding.next)},
+          {"evidence", std::move(evidence)}};
+}
+
+Result<Response> Diagnose(Context& context, Call& call) {
+  if (auto ok = call.query.Finish(); !ok) return std::unexpected(ok.error());
+  std::set<std::string> open;
+  const auto breakers = context.deps.breakers ? context.deps.breakers() : std::vector<dispatch::BreakerView>();
+  for (const SourceConfig& source : context.deps.sources) {
+    for (const dispatch::BreakerView& breaker : breakers) {
+      if (breaker.target == source.target && breaker.state != "closed") open.insert(source.name);
+    }
+  }
+  const auto report = deadletter::DiagnoseStore(context.deps.store, std::move(open), context.deps.clock.Now());
+  if (!report) return std::unexpected(report.error());
+  json::array findings;
+  for (const deadletter::Finding& finding : report->findings) findings.push_back(ViewFinding(finding));
+  return Json(200, {{"letters", report->looked_at},
+                    {"capped", report->capped},
+                    {"window_seconds", std::chrono::duration_cast<std::chrono::seconds>(deadletter::kWindow).count()},
+                    {"findings", std::move(findings)}});
+}
+
 constexpr std::array kRoutes = {
+    Route("GET", "/v1/diagnosis", Permission::viewer, Diagnose),
     Route("GET", "/v1/alerts", Permission::viewer, ListAlerts),
     Route("POST", "/v1/alerts/test", Permission::operator_, TestAlert),
     Route("POST", "/v1/probe", Permission::operator_, RunProbe),

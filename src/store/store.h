@@ -3,6 +3,7 @@
 
 #include "store/access.h"
 #include "store/alarms.h"
+#include "store/diagnosis.h"
 #include "store/figures.h"
 #include "store/inbox.h"
 #include "store/letters.h"
@@ -21,6 +22,7 @@ class Store : public Inbox,
               public Quarantine,
               public Sources,
               public Alarms,
+              public Diagnosis,
               public FigureSource {
  public:
   /// Stops accepting, finishes what was accepted, flushes, releases the lock. Idempotent.

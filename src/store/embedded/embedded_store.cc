@@ -9,6 +9,7 @@
 #include "store/embedded/access.h"
 #include "store/embedded/alarms.h"
 #include "store/embedded/claimed_bodies.h"
+#include "store/embedded/diagnosis.h"
 #include "store/embedded/figures.h"
 #include "store/embedded/hot_cache.h"
 #include "store/embedded/index_intake.h"
@@ -203,6 +204,17 @@ class EmbeddedStore final : public SteppedStore {
   }
   Result<void> NoteProbe(Time at, const std::string& failed) override {
     return index_->Run(Flush::normal, [&](IndexContext& c) { return store::NoteProbe(c.db, at, failed); });
+  }
+
+  // Diagnosis
+  Result<std::vector<LetterBrief>> NewestLetters(Time since, int limit) override {
+    return Read([&](Db& db) { return store::NewestLetters(db, since, limit); });
+  }
+  Result<std::vector<TrafficBrief>> NewestTraffic(int limit) override {
+    return readers_.Read([&](Db& db) { return store::NewestTraffic(db, limit); });
+  }
+  Result<std::vector<std::string>> VersionsBefore(EventId id, int events) override {
+    return readers_.Read([&](Db& db) { return store::VersionsBefore(db, id, events); });
   }
 
   // FigureSource

@@ -346,6 +346,14 @@ class FakeStore : public store::Store {
     return {};
   }
 
+  // Diagnosis
+  std::vector<store::LetterBrief> briefs;
+  std::vector<store::TrafficBrief> traffic;
+  std::vector<std::string> versions_before;
+  Result<std::vector<store::LetterBrief>> NewestLetters(Time, int) override { return briefs; }
+  Result<std::vector<store::TrafficBrief>> NewestTraffic(int) override { return traffic; }
+  Result<std::vector<std::string>> VersionsBefore(EventId, int) override { return versions_before; }
+
   // Figures
   Result<store::Figures> Read() override {
     ++reads;
