@@ -9,6 +9,7 @@
 
 #include "base/encoding.h"
 #include "base/time_text.h"
+#include "model/fingerprint.h"
 #include "store/embedded/access.h"
 #include "store/embedded/index_values.h"
 #include "store/embedded/reads.h"
