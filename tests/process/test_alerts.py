@@ -199,6 +199,20 @@ class Alerts(unittest.TestCase):
         self.assertEqual([s["name"] for s in office.get("/v1/sources")["items"]], ["stripe"])
         self.assertEqual(office.difference(), 0)
 
+    def test_diagnose_tells_a_burst_with_its_evidence_and_the_next_step(self):
+        office = self.office("")
+        self.assertIn("no shape: no letter yet", office.cli("diagnose")[1])
+        for i in range(12):
+            letter = office.stored(event(f"evt_{i}", subject=f"sub_{i}"))
+        office.wait_state(letter, "dead")
+        finding = wait_for("all are seen", lambda: [f for f in office.get("/v1/diagnosis")["findings"]
+                                                    if f["evidence"]["letters"] == 12])[0]
+        self.assertEqual((finding["shape"], finding["source"], finding["evidence"]["one_message"]),
+                         ("contract_change", "stripe", 12))
+        self.assertEqual(sum(finding["evidence"]["curve"]), 12)
+        self.assertIn("dlo replay --fingerprint " + finding["evidence"]["fingerprint"], office.cli("diagnose")[1])
+        self.assertEqual(office.request("GET", "/v1/diagnosis?since=now")[0], 400)
+
     def test_a_probe_is_made_when_no_letter_came(self):
         office = self.office('[probe]\nevery = "1h"\n')
         wait_for("the probe went", lambda: "probe.went_the_whole_way" in office.log(), 20)
