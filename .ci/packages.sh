@@ -1,7 +1,9 @@
 # What the build and the tests need, by Debian's and Ubuntu's names. Sourced by ./run and ./test.
 build_packages=(g++ cmake ninja-build ccache pkg-config libssl-dev libcurl4-openssl-dev libfmt-dev
-  libspdlog-dev libcli11-dev libtomlplusplus-dev libjemalloc-dev libzstd-dev ca-certificates)
-test_packages=(libgtest-dev libgmock-dev python3 python3-venv curl procps openssl nginx haproxy clang-format-19)
+  libspdlog-dev libcli11-dev libtomlplusplus-dev libjemalloc-dev libzstd-dev libhowardhinnant-date-dev tzdata
+  ca-certificates)
+test_packages=(libgtest-dev libgmock-dev python3 python3-venv curl procps openssl nginx haproxy prometheus-alertmanager
+  clang-format-19)
 
 # Debian 12's default Boost is older than what the edge needs; later systems ship a newer default.
 boost_packages() {
@@ -24,7 +26,7 @@ install_missing() {
     || { cat /tmp/dlo-apt.$$; echo "apt-get could not install them; see above" >&2; return 1; }
   rm -f /tmp/dlo-apt.$$
   for p in "${missing[@]}"; do
-    case $p in nginx | haproxy) [ ! -d /run/systemd/system ] || $sudo systemctl -q disable "$p" ;; esac  # nor at the next boot
+    case $p in nginx | haproxy | prometheus-alertmanager) [ ! -d /run/systemd/system ] || $sudo systemctl -q disable "$p" ;; esac  # nor at the next boot
   done
 }
 

@@ -63,6 +63,41 @@ struct SourceConfig {
   std::int64_t hold_max_events = 10'000;           // more than this behind one parked event: alarm and release
   Duration hold_max_age = std::chrono::hours(24);  // likewise for its age
   Duration notify_within = std::chrono::hours(24);
+  Duration silent_after{};  // no receipt for longer: alert silent_source. 0 = it may be silent
+};
+
+/// The internal source and target of the probe (`dlo probe`). No source and no target may have this name.
+inline constexpr const char* kProbeName = "dlo-probe";
+
+struct ProbeConfig {
+  Duration every{};  // a probe by itself when no letter came in and none was made for so long; 0 = never
+};
+
+struct BusinessHours {
+  std::vector<int> days = {1, 2, 3, 4, 5};  // 0 = Sunday
+  Duration from = std::chrono::hours(9);    // since midnight, in the zone
+  Duration to = std::chrono::hours(17);
+  std::string zone = "UTC";  // a name of the tz database: "Europe/Berlin"
+};
+
+/// Somebody who is told when something is wrong.
+struct AlertConfig {
+  std::string name;                  // of this receiver; empty = the host of its URL
+  std::string url;                   // for "alertmanager" without a path, its /api/v2/alerts is meant
+  std::string format = "json";       // json | slack | alertmanager
+  std::vector<std::string> on;       // arrivals, depth, oldest, overdue_holds, silent_source, accounting, disk, probe;
+                                     // empty = all
+  std::vector<std::string> sources;  // empty = all
+  std::int64_t depth_over = 100;     // letters in state dead, of these sources together
+  Duration oldest_over = std::chrono::hours(24);      // age of the oldest letter in state dead, of each source
+  Duration arrivals_every = std::chrono::minutes(1);  // at most one alert of a cause in so long; it counts the others
+  Duration repeat_every = std::chrono::hours(4);      // what still fires is told again after this
+  Duration resolve_after = std::chrono::minutes(5);   // what does not fire for so long is resolved
+  std::optional<BusinessHours> business_hours;        // unset: always
+  std::string outside = "ticket";                     // ticket | hold (until they begin) | another URL
+  std::string secret;  // "whsec_..." of Standard Webhooks, signs format json; empty = not signed
+  bool allow_private = false;
+  Duration timeout = std::chrono::seconds(10);
 };
 
 enum class TargetType : unsigned char { http, in_process };
@@ -163,6 +198,8 @@ struct Config {
   EvidenceConfig evidence;
   std::vector<SourceConfig> sources;
   std::vector<TargetConfig> targets;
+  std::vector<AlertConfig> alerts;
+  ProbeConfig probe;
   std::string log_level = "info";  // debug | info | warn | error
 
   /// First broken rule, naming the field; ok otherwise.

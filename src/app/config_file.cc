@@ -4,6 +4,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -174,6 +175,8 @@ class Reader {
     Section(top, "log", [&](Table& t) { t.Text("level", config.log_level); });
     Each(top, "source", [&](Table& t) { config.sources.push_back(ReadSource(t)); });
     Each(top, "target", [&](Table& t) { config.targets.push_back(ReadTarget(t)); });
+    Each(top, "alert", [&](Table& t) { config.alerts.push_back(ReadAlert(t)); });
+    Section(top, "probe", [&](Table& t) { t.Length("every", config.probe.every); });
     top.Finish();
     if (errors_.empty()) {
       if (const auto valid = config.Validate(); !valid) errors_.push_back(file_ + ": " + valid.error().message);
@@ -287,6 +290,7 @@ class Reader {
     t.Number("hold_max_events", s.hold_max_events, 1, 10'000'000);
     t.Length("hold_max_age", s.hold_max_age);
     t.Length("notify_within", s.notify_within);
+    t.Length("silent_after", s.silent_after);
     ReadSecrets(t, s);
     ReadHmac(t, s.hmac);
     return s;
@@ -397,6 +401,83 @@ class Reader {
     // Not taken for "sends unsigned", which is said by leaving it out.
     if (signs && secret.empty()) t.Error(fmt::format("{}: signing_secret is empty", of));
     return secret;
+  }
+
+  AlertConfig ReadAlert(Table& t) {
+    AlertConfig a;
+    t.Text("name", a.name);
+    t.Text("url", a.url);
+    t.Text("format", a.format);
+    a.on = t.List("on");
+    if (t.Has("on") && a.on.empty())
+      t.Error("alert.on is empty: name what to alert on, or leave it out for everything");
+    a.sources = t.List("sources");
+    t.Number("depth_over", a.depth_over, 0, 1'000'000'000);
+    t.Length("oldest_over", a.oldest_over);
+    t.Length("arrivals_every", a.arrivals_every);
+    t.Length("repeat_every", a.repeat_every);
+    t.Length("resolve_after", a.resolve_after);
+    t.Text("outside", a.outside);
+    t.Flag("allow_private", a.allow_private);
+    t.Length("timeout", a.timeout);
+    std::string secret;
+    t.Text("secret", secret);
+    if (t.Has("secret")) a.secret = ReadSecret(t, secret, "alert.secret");
+    if (a.url.starts_with("env:") || a.url.starts_with("file:")) a.url = ReadSecret(t, a.url, "alert.url");
+    if (t.Has("business_hours")) {
+      a.business_hours = BusinessHours();
+      Section(t, "business_hours", [&](Table& h) { ReadHours(h, *a.business_hours); });
+    } else if (t.Has("outside")) {
+      t.Error("alert.outside says where alerts go outside business_hours, which are not set");
+    }
+    return a;
+  }
+
+  static void ReadHours(Table& t, BusinessHours& hours) {
+    constexpr std::array kDays = {"sun", "mon", "tue", "wed", "thu", "fri", "sat"};
+    if (t.Has("days")) {
+      hours.days.clear();
+      for (const std::string& day : t.List("days")) {
+        const auto found = std::ranges::find(kDays, day);
+        if (found == kDays.end()) {
+          t.Error(fmt::format("business_hours.days: \"{}\" is not one of mon, tue, wed, thu, fri, sat, sun", day));
+        } else {
+          hours.days.push_back(static_cast<int>(found - kDays.begin()));
+        }
+      }
+    }
+    const auto clock = [&t](const char* key, Duration& out) {
+      std::string text;
+      t.Text(key, text);
+      if (!t.Has(key)) return;
+      const auto digit = [&](std::size_t i) { return text[i] >= '0' && text[i] <= '9'; };
+      if (text.size() == 5 && text[2] == ':' && digit(0) && digit(1) && digit(3) && digit(4)) {
+        const int hour = std::stoi(text.substr(0, 2)), minute = std::stoi(text.substr(3));
+        out = std::chrono::hours(hour) + std::chrono::minutes(minute);
+        if (minute < 60 && out <= std::chrono::hours(24)) return;
+      }
+      t.Error(fmt::format("business_hours.{}: \"{}\" is not a time of day such as \"09:00\"", key, text));
+    };
+    clock("from", hours.from);
+    clock("to", hours.to);
+    t.Text("zone", hours.zone);
+  }
+
+  /// The value of "env:NAME", "file:PATH" or a literal; never empty, which would mean "none".
+  std::string ReadSecret(Table& t, const std::string& spec, const char* what) {
+    std::string value = spec;
+    if (spec.starts_with("env:")) {
+      const auto found = environment_(spec.substr(4));
+      if (!found) t.Error(fmt::format("{}: {} is not set in the environment", what, spec.substr(4)));
+      value = found.value_or("");
+    } else if (spec.starts_with("file:")) {
+      std::ifstream in(spec.substr(5), std::ios::binary);
+      value.assign(std::istreambuf_iterator<char>(in), {});
+      if (!in.good() && !in.eof()) t.Error(fmt::format("{}: cannot read {}", what, spec.substr(5)));
+      while (value.ends_with('\n') || value.ends_with('\r')) value.pop_back();
+    }
+    if (value.empty()) t.Error(fmt::format("{} is empty", what));
+    return value;
   }
 
   std::string file_;

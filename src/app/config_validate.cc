@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -8,6 +9,8 @@
 #include "env/address_policy.h"
 #include "intake/check_source.h"
 #include "intake/sign.h"
+#include "observe/alarm_rules.h"
+#include "observe/business_hours.h"
 
 namespace dlo {
 namespace {
@@ -161,8 +164,70 @@ Result<void> CheckSigningSecret(const std::string& of, const std::string& secret
   return {};
 }
 
+Error Reserved(std::string_view what) {
+  return {ErrorKind::invalid, "config",
+          fmt::format("{} {}: this name is the probe's own; choose another", what, kProbeName)};
+}
+
+Result<void> CheckHours(const std::string& of, const AlertConfig& alert) {
+  const BusinessHours& hours = *alert.business_hours;
+  if (hours.days.empty()) return Wrong(of + "business_hours.days is empty");
+  for (const int day : hours.days) {
+    if (day < 0 || day > 6) return Wrong(of + "business_hours.days are 0 (Sunday) to 6");
+  }
+  if (hours.from < Duration(0) || hours.to > std::chrono::hours(24) || hours.from >= hours.to) {
+    return Wrong(of + "business_hours.from must be before to, within one day");
+  }
+  if (const auto known = observe::CheckZone(hours.zone); !known) {
+    return Wrong(of + "business_hours.zone: " + known.error().message);
+  }
+  if (alert.outside == "ticket" || alert.outside == "hold") return {};
+  if (const auto ok = CheckTargetUrl(alert.outside); !ok) {
+    return Wrong(of + "outside must be \"ticket\", \"hold\" or a URL: " + ok.error().message);
+  }
+  return {};
+}
+
+Result<void> CheckAlert(const AlertConfig& alert, const std::set<std::string>& source_names) {
+  const std::string of = fmt::format("alert {}: ", observe::ReceiverName(alert));
+  if (alert.url.empty()) return Wrong("alert.url is missing");
+  if (const auto ok = CheckTargetUrl(alert.url); !ok) return Wrong(of + "url: " + ok.error().message);
+  if (alert.format != "json" && alert.format != "slack" && alert.format != "alertmanager") {
+    return Wrong(of + "format must be json, slack or alertmanager");
+  }
+  for (const std::string& rule : alert.on) {
+    if (std::ranges::find(observe::kRules, rule) == observe::kRules.end()) {
+      return Wrong(fmt::format("{}on: there is no \"{}\"; known: {}", of, rule, fmt::join(observe::kRules, ", ")));
+    }
+  }
+  for (const std::string& source : alert.sources) {
+    if (!source_names.contains(source)) return Wrong(fmt::format("{}there is no [[source]] named {}", of, source));
+  }
+  const Duration second = std::chrono::seconds(1), day = std::chrono::hours(24);
+  if (auto ok = Check({
+          {of + "depth_over", alert.depth_over, 0, 1'000'000'000},
+          Length(of + "oldest_over", alert.oldest_over, second, 365 * day),
+          Length(of + "arrivals_every", alert.arrivals_every, second, day),
+          Length(of + "repeat_every", alert.repeat_every, second, 30 * day),
+          Length(of + "resolve_after", alert.resolve_after, Duration(0), day),
+          Length(of + "timeout", alert.timeout, std::chrono::milliseconds(100), std::chrono::minutes(1)),
+      });
+      !ok) {
+    return ok;
+  }
+  if (!alert.secret.empty()) {
+    if (alert.format != "json") return Wrong(of + "secret signs format json only; leave it out");
+    const auto signer = intake::Signer::Compile("standard-webhooks", {}, alert.secret);
+    if (!signer) return Wrong(of + "secret: " + signer.error().message);
+    const auto scheme = intake::CompileScheme("standard-webhooks", {});
+    if (const auto weak = intake::WeakSecret(*scheme, alert.secret); !weak.empty()) return Wrong(of + "secret " + weak);
+  }
+  return alert.business_hours ? CheckHours(of, alert) : Result<void>();
+}
+
 Result<void> CheckTarget(const TargetConfig& target) {
   if (target.name.empty()) return Wrong("target.name is missing");
+  if (target.name == kProbeName) return std::unexpected(Reserved("target"));
   if (target.concurrency < 1 || target.concurrency > 256) {
     return Wrong(fmt::format("target {}: concurrency must be from 1 to 256", target.name));
   }
@@ -228,11 +293,28 @@ Result<void> Config::Validate() const {
   std::set<std::string> source_names;
   for (const SourceConfig& source : sources) {
     if (const auto ok = intake::CheckSource(source); !ok) return ok;
+    if (source.name == kProbeName) return std::unexpected(Reserved("source"));
+    if (auto ok = Check({Length(fmt::format("source {}: silent_after", source.name), source.silent_after, Duration(0),
+                                std::chrono::hours(24 * 365))});
+        !ok) {
+      return ok;
+    }
     if (!source_names.insert(source.name).second) return Wrong(fmt::format("two sources are named {}", source.name));
     if (!target_names.contains(source.target)) {
       return Wrong(source.target.empty()
                        ? fmt::format("source {}: target is missing", source.name)
                        : fmt::format("source {}: there is no [[target]] named {}", source.name, source.target));
+    }
+  }
+  if (auto ok = Check({Length("probe.every", probe.every, Duration(0), std::chrono::hours(24 * 365))}); !ok) return ok;
+  if (probe.every != Duration(0) && probe.every < std::chrono::minutes(1)) {
+    return Wrong("probe.every is shorter than 1m; each probe is an event that is kept");
+  }
+  std::set<std::string> receiver_names;
+  for (const AlertConfig& alert : alerts) {
+    if (const auto ok = CheckAlert(alert, source_names); !ok) return ok;
+    if (!receiver_names.insert(observe::ReceiverName(alert)).second) {
+      return Wrong(fmt::format("two alerts are named {}: give each a name", observe::ReceiverName(alert)));
     }
   }
   if (log_level != "debug" && log_level != "info" && log_level != "warn" && log_level != "error") {

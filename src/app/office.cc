@@ -14,6 +14,7 @@
 #include "base/thread_name.h"
 #include "deadletter/clerk.h"
 #include "deadletter/desk.h"
+#include "deadletter/probe.h"
 #include "deadletter/replay_pacer.h"
 #include "deadletter/retention.h"
 #include "dispatch/dispatcher.h"
@@ -25,6 +26,7 @@
 #include "env/random.h"
 #include "intake/receiver.h"
 #include "intake/same_event_rules.h"
+#include "observe/alarms.h"
 #include "observe/figures.h"
 #include "observe/heads.h"
 #include "observe/health.h"
@@ -64,7 +66,8 @@ server::HttpOptions OptionsOf(const ServerConfig& config) {
 class OfficeImpl final : public Office {
  public:
   explicit OfficeImpl(OfficeOptions options)
-      : config_(std::move(options.config)),
+      : shown_sources_(options.config.sources),
+        config_(deadletter::WithProbe(std::move(options.config))),
         bootstrap_token_(std::move(options.bootstrap_token)),
         listen_(options.listen && !config_.server.listen.empty()),
         crash_at_(std::move(options.crash_at)),
@@ -116,6 +119,23 @@ class OfficeImpl final : public Office {
     health_ = std::make_unique<observe::Health>(*store_);
     heads_ = std::make_unique<observe::HeadKeeper>(config_.evidence,
                                                    observe::HeadKeeperDeps{*store_, files_, *http_, clock_, metrics_});
+    probe_ = std::make_unique<deadletter::Probe>(
+        deadletter::ProbeDeps{.receiver = *receiver_,
+                              .store = *store_,
+                              .clock = clock_,
+                              .random = random_,
+                              .refusal = [this] { return gate_.Refusal(kProbeName); },
+                              .wait = [this](Duration length) { WaitForProgress(length); }});
+    alarms_ = std::make_unique<observe::Alarms>(
+        config_, observe::AlarmDeps{.store = *store_,
+                                    .http = *http_,
+                                    .clock = clock_,
+                                    .random = random_,
+                                    .crash_points = crash_points_,
+                                    .metrics = metrics_,
+                                    .disk_level = [this] { return gate_.disk_level(); },
+                                    .wait = [this](Duration length) { WaitForProgress(length); },
+                                    .ring = [this] { alarm_loop_.Ring(); }});
     return {};
   }
 
@@ -127,6 +147,7 @@ class OfficeImpl final : public Office {
     housekeeping_loop_.Start();
     archive_loop_.Start();
     if (!config_.evidence.head_file.empty() || !config_.evidence.head_url.empty()) heads_loop_.Start();
+    alarm_loop_.Start();
     started_ = true;
     return {};
   }
@@ -142,9 +163,11 @@ class OfficeImpl final : public Office {
       archive_stops_ = true;
     }
     archive_stop_.notify_all();
+    if (probe_) probe_->StopWaiting();
     if (server_) server_->Stop(kEdgeGrace);
     archive_loop_.Stop();
     heads_loop_.Stop();
+    alarm_loop_.Stop();
     housekeeping_loop_.Stop();
     dispatch_loop_.Stop();
     if (dispatcher_ && started_) dispatcher_->Drain(kHandlerGrace);
@@ -155,7 +178,7 @@ class OfficeImpl final : public Office {
   Result<std::vector<Accepted>> Receive(const std::string& source, std::vector<Header> headers,
                                         std::string body) override {
     const SourceConfig* found = receiver_->Find(source);
-    if (found == nullptr) {
+    if (found == nullptr || source == kProbeName) {
       return Fail(ErrorKind::not_found, "unknown_source", fmt::format("there is no source {}", source));
     }
     if (auto refusal = gate_.Refusal(source)) return std::unexpected(std::move(*refusal));
@@ -189,13 +212,15 @@ class OfficeImpl final : public Office {
         .clock = clock_,
         .scrape = *scrape_,
         .health = *health_,
-        .sources = config_.sources,
+        .sources = shown_sources_,
         .breakers = [this] { return dispatcher_->Breakers(); },
         .resumed =
             [this](const std::string& source) {
               dispatcher_->Resumed(source);
               dispatch_loop_.Ring();
             },
+        .alarms = alarms_.get(),
+        .probe = [this](const Actor& actor) { return probe_->Run(actor); },
         .bootstrap_token = bootstrap_token_,
         .max_body = config_.server.max_admin_body,
         .bad_tokens_per_minute = config_.server.bad_tokens_per_minute,
@@ -251,6 +276,28 @@ class OfficeImpl final : public Office {
     log::Info("rule_hit", {{"rule", rule}, {"event", id}});
   }
 
+  Time WatchAlarms(Time now) {
+    const Result<Time> next = alarms_->RunOnce(now);
+    if (!next && !alarm_trouble_) log::Warn("alarms.store_unavailable", {{"message", next.error().message}});
+    alarm_trouble_ = !next;
+    ProbeIfDue(now);
+    return next ? *next : now + kHousekeeping;
+  }
+
+  void ProbeIfDue(Time now) {
+    if (config_.probe.every == Duration(0)) return;
+    const auto marks = store_->ReadAlarms();
+    if (!marks || !deadletter::Probe::Due(config_.probe.every, marks->last_arrival_at, marks->last_probe_at,
+                                          !marks->probe_failed.empty(), now)) {
+      return;
+    }
+    const auto report = probe_->Run({"system", "admin", "no letter for as long as [probe] every"});
+    if (!report) return log::Warn("probe.not_made", {{"message", report.error().message}});
+    if (!report->failed.empty())
+      return log::Error("probe.failed", {{"message", report->failed}, {"event", report->id}});
+    log::Info("probe.went_the_whole_way", {{"event", report->id}});
+  }
+
   intake::Machine LookAtMachine() {
     intake::Machine machine;
     if (const auto bytes = files_.TotalBytes(store::JournalFolder(DatabasePath(config_)))) machine.disk_bytes = *bytes;
@@ -279,6 +326,7 @@ class OfficeImpl final : public Office {
     }
   }
 
+  const std::vector<SourceConfig> shown_sources_;  // without the probe's
   const Config config_;
   const std::string bootstrap_token_;
   const bool listen_;
@@ -293,6 +341,8 @@ class OfficeImpl final : public Office {
   intake::Gate gate_{config_, metrics_};
   Time next_gate_{};
   intake::SameEventRules same_event_{config_.sources};
+  std::mutex progress_mutex_;
+  std::condition_variable progress_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<intake::Receiver> receiver_;
   std::unique_ptr<RealHttpClient> http_;
@@ -304,18 +354,19 @@ class OfficeImpl final : public Office {
   std::unique_ptr<observe::Scrape> scrape_;
   std::unique_ptr<observe::Health> health_;
   std::unique_ptr<observe::HeadKeeper> heads_;
+  std::unique_ptr<deadletter::Probe> probe_;
+  std::unique_ptr<observe::Alarms> alarms_;
   std::unique_ptr<server::Ingest> ingest_;
   std::unique_ptr<server::AdminApi> admin_;
   std::unique_ptr<server::Edge> edge_;
   std::unique_ptr<server::HttpServer> server_;
 
-  std::mutex progress_mutex_;
-  std::condition_variable progress_;
   std::mutex archive_mutex_;
   std::condition_variable archive_stop_;
   bool archive_stops_ = false;
   bool dispatch_trouble_ = false;
   bool clerk_trouble_ = false;
+  bool alarm_trouble_ = false;
   std::mutex stop_mutex_;
   bool started_ = false;
   bool stopped_ = false;
@@ -328,6 +379,7 @@ class OfficeImpl final : public Office {
   Loop housekeeping_loop_{"dlo-house", clock_, [this](Time now) { return KeepHouse(now); }};
   // Of its own, since the disk of a head file may hang.
   Loop heads_loop_{"dlo-heads", clock_, [this](Time now) { return heads_->RunOnce(now); }};
+  Loop alarm_loop_{"dlo-alarms", clock_, [this](Time now) { return WatchAlarms(now); }};
 };
 
 }  // namespace

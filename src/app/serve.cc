@@ -6,6 +6,7 @@
 #include "app/office.h"
 #include "base/log.h"
 #include "env/descriptors.h"
+#include "observe/alarm_rules.h"
 #include "store/embedded/archive_verify.h"
 #include "store/embedded/embedded_store.h"
 
@@ -105,6 +106,9 @@ int CheckConfig(const std::string& config_path, const Environment& environment, 
   }
   for (const TargetConfig& target : config->targets) {
     out << "  target " << target.name << ": " << target.url << ", " << target.retry.size() + 1 << " attempts\n";
+  }
+  for (const AlertConfig& alert : config->alerts) {
+    out << "  alert " << observe::ReceiverName(alert) << ": " << alert.format << '\n';  // its URL may be a secret
   }
   return 0;
 }

@@ -52,6 +52,7 @@ int RunCli(int argc, const char* const* argv, const CliDeps& deps) {
   AddListCommands(app, context);
   AddShowCommand(app, context);
   AddStatsCommand(app, context);
+  AddAlarmCommands(app, context);
   AddTailCommand(app, context);
   AddReplayCommands(app, context);
   AddTriageCommands(app, context);

@@ -64,6 +64,7 @@ void AddServeCommands(CLI::App& app, Context& context);
 void AddListCommands(CLI::App& app, Context& context);
 void AddShowCommand(CLI::App& app, Context& context);
 void AddStatsCommand(CLI::App& app, Context& context);
+void AddAlarmCommands(CLI::App& app, Context& context);
 void AddTailCommand(CLI::App& app, Context& context);
 void AddTriageCommands(CLI::App& app, Context& context);
 void AddDecisionCommands(CLI::App& app, Context& context);

@@ -33,6 +33,7 @@ Result<void> Dispatcher::State::Open(Time now) {
 
 void Dispatcher::State::JudgeSource(SourceState& source, const RunContext& context, const Transition& t, bool probe,
                                     Time now) {
+  if (source.name == kProbeName) return;  // fails every time, on purpose
   const std::string fingerprint = source.systemic.fingerprint();
   switch (source.systemic.Ended(context, t, probe, now)) {
     case Systemic::Verdict::nothing:

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "dlo/config.h"
+
 namespace dlo::dispatch {
 namespace {
 
@@ -72,6 +74,7 @@ void Figures::Took(std::size_t target, Duration took) {
 }
 
 void Figures::DeadLettered(const std::string& source, FailureClass failure_class) {
+  if (source == kProbeName) return;  // whoever alerts on arrivals must not be woken by a probe
   metrics_
       .counter("dlo_dead_lettered_total", "Arrivals in the dead letters",
                {{"source", source}, {"class", std::string(dlo::Name(failure_class))}})

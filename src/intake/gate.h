@@ -33,6 +33,8 @@ class Gate {
   void Update(const store::Figures& figures, const Machine& machine = {});
   /// From any thread. Errors of kind unavailable: "source_backlog", "backlog", "disk_low", "memory_high".
   [[nodiscard]] std::optional<Error> Refusal(const std::string& source) const;
+  /// As dlo_disk_low says it: 1 it fills, 2 senders are refused.
+  [[nodiscard]] int disk_level() const { return static_cast<int>(disk_->load()); }
   /// Is this more than may be resident?
   [[nodiscard]] bool MemoryOver(std::uint64_t resident_bytes) const;
 

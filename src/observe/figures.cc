@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "dlo/config.h"
+
 namespace dlo::observe {
 namespace {
 
@@ -25,7 +27,7 @@ double InState(const store::Figures& figures, State state) {
 Samples Depth(const store::Figures& figures, Time) {
   Samples samples;
   for (const store::StateCount& c : figures.counts) {
-    if (c.state != State::dead && c.state != State::held) continue;
+    if ((c.state != State::dead && c.state != State::held) || c.source == kProbeName) continue;
     samples.push_back(
         {{{"source", c.source}, {"state", std::string(Name(c.state))}, {"class", std::string(Name(c.failure_class))}},
          static_cast<double>(c.count)});
@@ -36,6 +38,7 @@ Samples Depth(const store::Figures& figures, Time) {
 Samples Oldest(const store::Figures& figures, Time now) {
   Samples samples;
   for (const store::SourceAge& age : figures.oldest) {
+    if (age.source == kProbeName) continue;
     const std::chrono::duration<double> seconds = now - age.oldest_unresolved;
     samples.push_back({{{"source", age.source}}, std::max(0.0, seconds.count())});
   }

@@ -53,7 +53,7 @@ Response NotStored(const Error& error) {
 
 std::expected<Admission, Response> Ingest::Begin(RequestHead& head) {
   const auto* source = receiver_.Find(head.path().substr(kPrefix.size()));
-  if (source == nullptr) {
+  if (source == nullptr || source->name == kProbeName) {
     return std::unexpected(Problem(404, "unknown_source", "No source of this name is configured."));
   }
   if (head.method != "POST") {

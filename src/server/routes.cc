@@ -10,8 +10,8 @@ namespace dlo::server {
 
 std::vector<Route> AllRoutes() {
   std::vector<Route> all;
-  for (const auto& family :
-       {LetterRoutes(), DecisionRoutes(), ReplayRoutes(), AccessRoutes(), RetentionRoutes(), OperationRoutes()}) {
+  for (const auto& family : {LetterRoutes(), DecisionRoutes(), ReplayRoutes(), AccessRoutes(), RetentionRoutes(),
+                             OperationRoutes(), AlarmRoutes()}) {
     all.insert(all.end(), family.begin(), family.end());
   }
   return all;

@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "deadletter/probe.h"
 #include "dispatch/dispatcher.h"
 #include "dlo/config.h"
 #include "dlo/dead_letters.h"
 #include "env/clock.h"
+#include "observe/alarms.h"
 #include "observe/figures.h"
 #include "observe/health.h"
 #include "server/auth.h"
@@ -33,7 +35,9 @@ struct AdminDeps {
   const std::vector<SourceConfig>& sources;
   std::function<std::vector<dispatch::BreakerView>()> breakers;
   std::function<void(const std::string& source)> resumed;  // Dispatcher::Resumed
-  std::string bootstrap_token;                             // DLO_ADMIN_TOKEN; empty = none
+  observe::Alarms* alarms = nullptr;                       // nullptr = none
+  std::function<Result<deadletter::ProbeReport>(const Actor&)> probe;
+  std::string bootstrap_token;  // DLO_ADMIN_TOKEN; empty = none
   std::size_t max_body = 256 * 1024;
   int bad_tokens_per_minute = 5;  // of one address
 };
@@ -88,6 +92,7 @@ std::span<const Route> ReplayRoutes();     // replays and drain
 std::span<const Route> AccessRoutes();     // tokens and audit
 std::span<const Route> RetentionRoutes();  // prune, legal holds, archive
 std::span<const Route> OperationRoutes();  // sources, rejected, stats, metrics, health
+std::span<const Route> AlarmRoutes();      // alerts, probe, diagnosis
 [[nodiscard]] std::vector<Route> AllRoutes();
 
 /// {"items":[…],"next":"…"}; `next` is null on the last page.

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "store/access.h"
+#include "store/alarms.h"
 #include "store/decisions.h"
+#include "store/diagnosis.h"
 #include "store/figures.h"
 #include "store/inbox.h"
 #include "store/letters.h"
@@ -29,6 +31,8 @@ class Store : public Inbox,
               public Quarantine,
               public Sources,
               public Retention,
+              public Alarms,
+              public Diagnosis,
               public FigureSource {
  public:
   /// Stops accepting, finishes what was accepted, flushes, releases the lock. Idempotent.

@@ -10,12 +10,14 @@
 #include "base/log.h"
 #include "store/embedded/accept_thread.h"
 #include "store/embedded/access.h"
+#include "store/embedded/alarms.h"
 #include "store/embedded/archive_manifest.h"
 #include "store/embedded/archived_events.h"
 #include "store/embedded/archiver.h"
 #include "store/embedded/audit_chain.h"
 #include "store/embedded/bulk_decisions.h"
 #include "store/embedded/claimed_bodies.h"
+#include "store/embedded/diagnosis.h"
 #include "store/embedded/figures.h"
 #include "store/embedded/hot_cache.h"
 #include "store/embedded/index_intake.h"
@@ -261,6 +263,56 @@ class EmbeddedStore final : public SteppedStore {
     return ListArchive(*manifest_, after, limit);
   }
   Result<std::vector<std::string>> ArchivedRecords(EventId id) override { return RecordsOf(files_, *manifest_, id); }
+  // Alarms. Their readers do not wait for the index: what it has not yet is there at the next pass.
+  Result<AlarmsNow> ReadAlarms() override {
+    return readers_.Read([](Db& db) { return store::ReadAlarms(db); });
+  }
+  Result<bool> CommitAlarms(const AlarmPass& pass) override {
+    return index_->Run(Flush::normal, [&](IndexContext& c) { return store::CommitAlarms(c.db, pass); });
+  }
+  Result<std::optional<Alert>> DueAlert(const std::string& receiver, Time now) override {
+    return readers_.Read([&](Db& db) { return store::DueAlert(db, receiver, now); });
+  }
+  Result<void> AlertAttempted(std::int64_t id, const std::string& answer, Time now,
+                              std::optional<Time> retry_at) override {
+    return index_->Run(Flush::normal,
+                       [&](IndexContext& c) { return store::AlertAttempted(c.db, id, answer, now, retry_at); });
+  }
+  Result<std::int64_t> QueueTestAlert(const Alert& alert, const Actor& actor, Time now) override {
+    return index_->Run(Flush::full, [&](IndexContext& c) { return store::QueueTestAlert(c.db, alert, actor, now); });
+  }
+  Result<Alert> GetAlert(std::int64_t id) override {
+    return readers_.Read([&](Db& db) { return store::GetAlert(db, id); });
+  }
+  Result<std::vector<Alert>> Alerts(bool pending_only, std::int64_t before, int limit) override {
+    return readers_.Read([&](Db& db) { return ListAlerts(db, pending_only, before, limit); });
+  }
+  Result<std::int64_t> PendingAlerts() override {
+    return readers_.Read([](Db& db) { return store::PendingAlerts(db); });
+  }
+  Result<std::int64_t> KeepReceivers(const std::vector<std::string>& names) override {
+    return index_->Run(Flush::normal, [&](IndexContext& c) { return store::KeepReceivers(c.db, names); });
+  }
+  Result<std::vector<OverdueHold>> OverdueHolds(Time now) override {
+    return readers_.Read([&](Db& db) { return store::OverdueHolds(db, now); });
+  }
+  Result<std::vector<LastReceipt>> LastReceipts() override {
+    return Read([](Db& db) { return store::LastReceipts(db); });
+  }
+  Result<void> NoteProbe(Time at, const std::string& failed) override {
+    return index_->Run(Flush::normal, [&](IndexContext& c) { return store::NoteProbe(c.db, at, failed); });
+  }
+
+  // Diagnosis
+  Result<std::vector<LetterBrief>> NewestLetters(Time since, int limit) override {
+    return Read([&](Db& db) { return store::NewestLetters(db, since, limit); });
+  }
+  Result<std::vector<TrafficBrief>> NewestTraffic(int limit) override {
+    return readers_.Read([&](Db& db) { return store::NewestTraffic(db, limit); });
+  }
+  Result<std::vector<std::string>> VersionsBefore(EventId id, int events) override {
+    return readers_.Read([&](Db& db) { return store::VersionsBefore(db, id, events); });
+  }
 
   // FigureSource
   Result<Figures> Read() override {

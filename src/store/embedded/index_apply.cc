@@ -213,6 +213,10 @@ Result<ApplyStatus> ApplyTransition(IndexContext& context, HotCache& hot, const 
   if (done && transition.to == State::dead) done = QueueForRules(context.db, transition.id);
   if (!done) return std::unexpected(done.error());
   context.counts.Move(row->source, State::running, row->failure_class, transition.to, failure_class);
+  if (transition.to == State::dead) {
+    context.counts.Arrive(row->source, FingerprintNumber(transition.fingerprint).value_or(0), failure_class,
+                          transition.id, transition.at);
+  }
   if (transition.to != State::waiting) hot.Release(transition.id);
   return ApplyStatus::applied;
 }

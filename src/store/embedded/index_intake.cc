@@ -287,6 +287,7 @@ Result<void> Intake::Insert(IndexContext& context, const Incoming& incoming, std
   context.counts.Add(source, row.state, row.failure_class, 1);
   if (dead) {
     if (Result<void> queued = QueueForRules(context.db, receipt.id); !queued) return queued;
+    context.counts.Arrive(source, fingerprint.value_or(0), row.failure_class, receipt.id, receipt.received_at);
     return context.db
         .Prepare(
             "INSERT INTO failures (event_id, first_failed_at, last_failed_at, code, message, detail) "

@@ -159,6 +159,60 @@ TEST(ConfigFile, EveryMistakeIsNamedWithItsLine) {
   }
 }
 
+std::string WithAlert(const std::string& lines) {
+  return With("\"250ms\"]", "\"250ms\"]\n[[alert]]\n" + lines);
+}
+
+TEST(ConfigFile, AnAlertIsReadWithItsBusinessHours) {
+  const auto config = Parse(WithAlert(
+      "url = \"https://h/x\"\nformat = \"slack\"\non = [\"depth\"]\nsources = [\"stripe\"]\ndepth_over = 0\n"
+      "outside = \"hold\"\nbusiness_hours = {days = [\"sun\", \"sat\"], from = \"08:30\", to = \"24:00\", zone = "
+      "\"Europe/Berlin\"}\n[probe]\nevery = \"24h\""));
+  ASSERT_TRUE(config) << config.error().message;
+  const AlertConfig& alert = config->alerts.at(0);
+  EXPECT_EQ(alert.format, "slack");
+  EXPECT_EQ(alert.on, std::vector<std::string>{"depth"});
+  EXPECT_EQ(alert.depth_over, 0);
+  ASSERT_TRUE(alert.business_hours);
+  EXPECT_EQ(alert.business_hours->days, (std::vector<int>{0, 6}));
+  EXPECT_EQ(alert.business_hours->from, std::chrono::minutes(510));
+  EXPECT_EQ(alert.business_hours->to, std::chrono::hours(24));
+  EXPECT_EQ(config->probe.every, std::chrono::hours(24));
+}
+
+TEST(ConfigFile, EveryMistakeOfAnAlertIsNamed) {
+  const std::string url = "url = \"https://h/x\"\n";
+  const std::pair<std::string, std::string> rows[] = {
+      {"", "alert.url is missing"},
+      {"url = \"ftp://x\"", "alert x: url"},
+      {url + "colour = \"red\"", "unknown key alert.colour; known here: "},
+      {url + "format = \"teams\"", "format must be json, slack or alertmanager"},
+      {url + "on = []", "alert.on is empty"},
+      {url + "on = [\"attempts\"]", "there is no \"attempts\"; known: arrivals, depth"},
+      {url + "sources = [\"strip\"]", "there is no [[source]] named strip"},
+      {url + "depth_over = -1", "alert.depth_over must be a whole number"},
+      {url + "arrivals_every = \"10ms\"", "arrivals_every is 10ms"},
+      {url + "secret = \"whsec_MTIzNDU2Nzg=\"", "secret must be 24 to 64 bytes"},
+      {url + "secret = \"\"", "alert.secret is empty"},
+      {url + "secret = \"env:NOT_SET\"", "NOT_SET is not set"},
+      {url + "outside = \"hold\"", "business_hours, which are not set"},
+      {url + "business_hours = {zone = \"Mars/Olympus\"}", "not a zone"},
+      {url + "business_hours = {days = [\"funday\"]}", "\"funday\" is not one of"},
+      {url + "business_hours = {from = \"9\"}", "is not a time of day"},
+      {url + "business_hours = {from = \"09:60\"}", "is not a time of day"},
+      {url + "business_hours = {from = \"22:00\", to = \"06:00\"}", "from must be before to"},
+      {url + "outside = \"nobody\"\nbusiness_hours = {}", "outside must be \"ticket\""},
+      {url + "[[alert]]\n" + url, "two alerts are named h"},
+      {url + "[probe]\nevery = \"1s\"", "probe.every is shorter than 1m"},
+      {url + "[[target]]\nname = \"dlo-probe\"\nurl = \"http://h/\"", "the probe's own"},
+  };
+  for (const auto& [lines, want] : rows) {
+    const auto config = Parse(WithAlert(lines));
+    ASSERT_FALSE(config) << lines;
+    EXPECT_NE(config.error().message.find(want), std::string::npos) << lines << "\n" << config.error().message;
+  }
+}
+
 // Every limit that a file can set: read into its field, and refused outside its range with the setting's name.
 TEST(ConfigFile, EveryLimitIsReadAndItsRangeIsNamed) {
   struct Row {

@@ -400,6 +400,83 @@ class FakeStore : public store::Store {
   }
   Result<std::vector<store::SourcePause>> Pauses() override { return pauses; }
 
+  // Alarms
+  store::AlarmsNow alarms;
+  std::deque<store::Alert> alerts;  // oldest first
+  std::vector<store::OverdueHold> holds;
+  std::vector<store::LastReceipt> last_receipts;
+  Result<store::AlarmsNow> ReadAlarms() override { return alarms; }
+  Result<bool> CommitAlarms(const store::AlarmPass& pass) override {
+    alarms.arrivals.clear();
+    const auto same = [](const auto& c) {
+      return [&c](const auto& d) { return c.receiver == d.receiver && c.rule == d.rule && c.name == d.name; };
+    };
+    for (const auto* list : {&pass.changed, &pass.ended}) {
+      for (const auto& c : *list) std::erase_if(alarms.conditions, same(c));
+    }
+    alarms.conditions.insert(alarms.conditions.end(), pass.changed.begin(), pass.changed.end());
+    for (store::Alert alert : pass.alerts) {
+      alert.id = ++last_alert;
+      alerts.push_back(std::move(alert));
+    }
+    return true;
+  }
+  std::int64_t last_alert = 0;
+  Result<std::optional<store::Alert>> DueAlert(const std::string& receiver, Time now) override {
+    for (const store::Alert& a : alerts) {
+      if (a.receiver == receiver && !a.sent_at && a.next_at <= now) return a;
+    }
+    return std::nullopt;
+  }
+  Result<void> AlertAttempted(std::int64_t id, const std::string& answer, Time now,
+                              std::optional<Time> retry_at) override {
+    if (broken) return std::unexpected(*broken);
+    for (store::Alert& a : alerts) {
+      if (a.id != id || a.sent_at) continue;
+      ++a.attempts;
+      a.answer = answer;
+      if (retry_at) {
+        a.next_at = *retry_at;
+      } else {
+        a.sent_at = now;
+      }
+    }
+    return {};
+  }
+  Result<std::int64_t> QueueTestAlert(const store::Alert& alert, const Actor& actor, Time) override {
+    last_actor = actor;
+    alerts.push_back(alert);
+    return alerts.back().id = ++last_alert;
+  }
+  Result<store::Alert> GetAlert(std::int64_t id) override {
+    for (const store::Alert& a : alerts) {
+      if (a.id == id) return a;
+    }
+    return Fail(ErrorKind::not_found, "not_found", "There is no such alert.");
+  }
+  Result<std::vector<store::Alert>> Alerts(bool, std::int64_t, int) override {
+    return std::vector<store::Alert>(alerts.rbegin(), alerts.rend());
+  }
+  Result<std::int64_t> PendingAlerts() override {
+    return std::ranges::count_if(alerts, [](const auto& a) { return !a.sent_at; });
+  }
+  Result<std::int64_t> KeepReceivers(const std::vector<std::string>&) override { return 0; }
+  Result<std::vector<store::OverdueHold>> OverdueHolds(Time) override { return holds; }
+  Result<std::vector<store::LastReceipt>> LastReceipts() override { return last_receipts; }
+  Result<void> NoteProbe(Time at, const std::string& failed) override {
+    alarms.last_probe_at = at;
+    alarms.probe_failed = failed;
+    return {};
+  }
+
+  // Diagnosis
+  std::vector<store::LetterBrief> briefs;
+  std::vector<store::TrafficBrief> traffic;
+  std::vector<std::string> versions_before;
+  Result<std::vector<store::LetterBrief>> NewestLetters(Time, int) override { return briefs; }
+  Result<std::vector<store::TrafficBrief>> NewestTraffic(int) override { return traffic; }
+  Result<std::vector<std::string>> VersionsBefore(EventId, int) override { return versions_before; }
+
   // Figures
   // Retention: each entry is what one call does; then there is nothing more.
   std::deque<store::ArchiveWork> archive_work;
