@@ -40,6 +40,7 @@ namespace {
 // Together under the 25 s within which a stop must end.
 constexpr Duration kEdgeGrace = std::chrono::seconds(5);
 constexpr Duration kHandlerGrace = std::chrono::seconds(10);
+constexpr Duration kDecisionsApart = std::chrono::milliseconds(50);
 constexpr Duration kHousekeeping = std::chrono::seconds(1);
 constexpr Duration kTryAgain = std::chrono::milliseconds(200);
 
@@ -96,7 +97,7 @@ class OfficeImpl final : public Office {
       dispatch_loop_.Ring();
       progress_.notify_all();
     });
-    pacer_ = std::make_unique<deadletter::ReplayPacer>(*store_);
+    pacer_ = std::make_unique<deadletter::ReplayPacer>(*store_, [this] { return dispatcher_->Flows(); });
     clerk_ = std::make_unique<deadletter::Clerk>(
         *store_, *store_, [this](const std::string& rule, EventId id) { NoteRuleHit(rule, id); });
     desk_ = std::make_unique<deadletter::Desk>(
@@ -258,17 +259,26 @@ class OfficeImpl final : public Office {
     if (now >= next_gate_) {
       next_gate_ = now + kHousekeeping;
       if (const auto figures = store_->Read()) gate_.Update(*figures, LookAtMachine());
-    }
-    for (const SourceConfig& source : config_.sources) {
-      if (source.on_park == OnPark::hold) ReleaseLongLanes(source, now);
+      for (const SourceConfig& source : config_.sources) {
+        if (source.on_park == OnPark::hold) ReleaseLongLanes(source, now);
+      }
     }
     const Result<Time> next = pacer_->RunOnce(now);
-    const Result<Time> decided = clerk_->RunOnce(now);
-    if (!decided && !clerk_trouble_) {
-      log::Warn("decisions_wait", {{"code", decided.error().code}, {"message", decided.error().message}});
+    return std::min({next.value_or(now + kHousekeeping), Decide(now), now + kHousekeeping});
+  }
+
+  /// Decisions on many and standing rules. Not as often as the pacer wants to look: each look has the index take in
+  /// what gathers.
+  Time Decide(Time now) {
+    if (now < next_decision_) return next_decision_;
+    const Result<Time> next = clerk_->RunOnce(now);
+    if (!next && !clerk_trouble_) {
+      log::Warn("decisions_wait", {{"code", next.error().code}, {"message", next.error().message}});
     }
-    clerk_trouble_ = !decided;
-    return std::min({next.value_or(now + kHousekeeping), decided.value_or(now + kHousekeeping), now + kHousekeeping});
+    clerk_trouble_ = !next;
+    const bool more = next && *next <= now;
+    next_decision_ = more ? now : now + kDecisionsApart;
+    return next.value_or(now + kHousekeeping);
   }
 
   void NoteRuleHit(const std::string& rule, EventId id) {
@@ -366,6 +376,7 @@ class OfficeImpl final : public Office {
   bool archive_stops_ = false;
   bool dispatch_trouble_ = false;
   bool clerk_trouble_ = false;
+  Time next_decision_{};
   bool alarm_trouble_ = false;
   std::mutex stop_mutex_;
   bool started_ = false;

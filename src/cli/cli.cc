@@ -55,6 +55,7 @@ int RunCli(int argc, const char* const* argv, const CliDeps& deps) {
   AddAlarmCommands(app, context);
   AddTailCommand(app, context);
   AddReplayCommands(app, context);
+  AddReplaysCommands(app, context);
   AddTriageCommands(app, context);
   AddDecisionCommands(app, context);
   AddAccessCommands(app, context);

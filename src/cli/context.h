@@ -69,6 +69,7 @@ void AddTailCommand(CLI::App& app, Context& context);
 void AddTriageCommands(CLI::App& app, Context& context);
 void AddDecisionCommands(CLI::App& app, Context& context);
 void AddReplayCommands(CLI::App& app, Context& context);
+void AddReplaysCommands(CLI::App& app, Context& context);
 void AddAccessCommands(CLI::App& app, Context& context);
 void AddRetentionCommands(CLI::App& app, Context& context);
 void AddSendCommand(CLI::App& app, Context& context);

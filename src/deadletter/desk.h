@@ -54,6 +54,11 @@ class Desk final : public DeadLetters {
   Result<std::vector<LegalHold>> LegalHolds() override;
   Result<LegalHold> AddLegalHold(const Filter& filter, const Actor& actor) override;
   Result<LegalHold> EndLegalHold(std::int64_t id, const Actor& actor) override;
+  Result<ReplayItems> Items(std::int64_t replay_id, const ReplayItemFilter& filter, int limit,
+                            const std::string& cursor) override;
+  Result<ReplayProgress> Pause(std::int64_t replay_id, const Actor& actor) override;
+  Result<ReplayProgress> Resume(std::int64_t replay_id, const Actor& actor) override;
+  Result<ReplayProgress> Cancel(std::int64_t replay_id, const Actor& actor) override;
   Result<DrainStats> Drain(const std::string& source, Duration wait, const Actor& actor) override;
 
   Result<Letter> Hold(EventId id, const HoldRequest& request, const Actor& actor) override;
@@ -92,6 +97,7 @@ class Desk final : public DeadLetters {
   [[nodiscard]] Filter Now(Filter filter) const;
   /// Of lists and counts: dead and held unless states are named.
   [[nodiscard]] Result<Filter> Letters(const Filter& asked) const;
+  Result<ReplayProgress> Steer(std::int64_t replay_id, store::ReplayAct act, const Actor& actor);
   Result<DrainStats> WaitFor(std::int64_t replay_id, Duration wait);
 
   DeskDeps deps_;

@@ -126,6 +126,7 @@ void Dispatcher::State::NoteApplied(const Batch& batch, const std::vector<ApplyS
       continue;
     }
     if (t.replay_result != ReplayResult::none) figures->Replayed(t.replay_result);
+    if (t.suppressed && t.replay_result == ReplayResult::committed) figures->Suppressed(batch.finished_of[i]);
     if (t.to != dlo::State::dead) continue;
     figures->DeadLettered(batch.finished_of[i], t.failure_class);
     log::Info("dead_lettered", {{"event", t.id},
@@ -236,6 +237,8 @@ void Dispatcher::State::StartOne(std::uint64_t number, store::Claimed event, Tim
   delivery.revision = run.context.revision;
   delivery.age = std::max(Duration(0), now - event.receipt->received_at);
   delivery.suppress_notifications = delivery.replay && delivery.age > source.notify_within;
+  target.flow.live += delivery.replay ? 0 : 1;
+  run.suppressed = delivery.suppress_notifications;
   delivery.receipt = std::move(event.receipt);
   deps.crash_points.At("dispatch.before_handler");
   target.target->Start(std::move(delivery),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/encoding.h"
 #include "sim/forward_queue.h"
@@ -308,6 +309,7 @@ void World::Replay() {
     filter.classes = {FailureClass::exhausted, FailureClass::permanent, FailureClass::crashed};
     ReplayOptions options;
     options.batch_size = static_cast<int>(1 + Roll(5));
+    if (Roll(2) == 0) options.canary = 1;
     const auto created = store_->Create(filter, options, "replay", kPerson, clock_.Now());
     if (!created) return Note("replay: " + created.error().message);
     audit_floor_ = Number("SELECT max(seq) FROM audit WHERE ?1 = ?1");
@@ -315,9 +317,22 @@ void World::Replay() {
     Note(fmt::format("replay {} of {}", created->id, created->count));
     return;
   }
-  const auto left = store_->ReleaseBatch(replays_.back(), static_cast<int>(1 + Roll(5)), clock_.Now());
+  const std::int64_t replay = replays_[Roll(2) == 0 ? replays_.size() - 1 : Roll(replays_.size())];
+  if (const std::uint64_t what = Roll(12); what < 6) return Steer(replay, what);
+  const auto left = store_->ReleaseBatch(replay, static_cast<int>(1 + Roll(5)), clock_.Now());
   if (!left) return Note("release: " + left.error().message);
-  Note(fmt::format("replay {}: {} left", replays_.back(), *left));
+  Note(fmt::format("replay {}: {} left", replay, *left));
+}
+
+/// Two persons and the pacer at once: whatever comes when, the state decides.
+void World::Steer(std::int64_t replay, std::uint64_t what) {
+  static constexpr std::array kActs = {store::ReplayAct::pause,  store::ReplayAct::resume,    store::ReplayAct::resume,
+                                       store::ReplayAct::cancel, store::ReplayAct::continue_, store::ReplayAct::stop};
+  const auto done = store_->Act(replay, kActs.at(what), kPerson, clock_.Now());
+  if (!done) return Note("steer: " + done.error().message);
+  ++report_.acts;
+  audit_floor_ = Number("SELECT max(seq) FROM audit WHERE ?1 = ?1");
+  Note(fmt::format("replay {} is {}", replay, done->state));
 }
 
 void World::Trouble() {
@@ -331,7 +346,8 @@ void World::Trouble() {
       disk_.DieAtChange(after);
       Note(fmt::format("dies at change {}", after));
       for (int i = 0; i < 12; ++i) {
-        const std::uint64_t what = Roll(4);
+        const std::uint64_t what = Roll(5);
+        if (what == 4) Replay();  // and in the middle of a plan
         if (what == 0) Send();
         if (what == 1) store_->StepJournal();
         if (what == 2) store_->StepIndex();
@@ -359,6 +375,7 @@ void World::Trouble() {
         if (Roll(3) == 0) store_->StepJournal();
         if (Roll(3) == 0) store_->StepIndex();
         if (Roll(2) == 0) Dispatch();
+        if (Roll(10) == 0) Replay();
       }
       disk_.SetCapacity(UINT64_MAX);
       Note("there is room again");
@@ -392,7 +409,18 @@ void World::Settle() {
 
 /// A person works the letters off.
 void World::ReplayAll() {
+  // What a cut-off plan has taken is free again with the next one.
+  Filter nothing;
+  nothing.fingerprint = "0000000000000001";
+  Require(store_->Create(nothing, {}, "replay", kPerson, clock_.Now()).has_value(), "a replay can be made");
   for (int round = 0; round < 20; ++round) {
+    // Asked for from the store: one may have come into being though its answer was an error.
+    const auto replays = store_->Recent(500);
+    Require(replays.has_value(), "replays can be listed");
+    for (const ReplayProgress& replay : *replays) {
+      (void)store_->Act(replay.id, store::ReplayAct::resume, kPerson, clock_.Now());
+      (void)store_->Act(replay.id, store::ReplayAct::continue_, kPerson, clock_.Now());
+    }
     std::vector<store::TriageAct> acts;
     for (const auto& [id, row] : Rows()) {
       store::TriageAct act;
@@ -414,8 +442,8 @@ void World::ReplayAll() {
       // A stored replay that was under way has it: it is released below.
       Require(one.has_value() || one.error().kind == ErrorKind::conflict, "a letter can be worked off");
     }
-    for (const std::int64_t replay : replays_) {
-      if (const auto left = store_->ReleaseBatch(replay, 1'000, clock_.Now()); !left) Note(left.error().message);
+    for (const ReplayProgress& replay : *replays) {
+      if (const auto left = store_->ReleaseBatch(replay.id, 1'000, clock_.Now()); !left) Note(left.error().message);
     }
     Settle();
   }

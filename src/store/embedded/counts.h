@@ -1,5 +1,5 @@
 // Exact counts, gathered in memory during a transaction and written with it: events per (source, state, class), letters
-// that came in per cause, and the items of each replay that have ended.
+// that came in per cause, and what ended of each replay.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 #include "dlo/result.h"
 #include "dlo/states.h"
-#include "dlo/time.h"
+#include "store/embedded/replay_counts.h"
 #include "store/embedded/sqlite.h"
 
 namespace dlo::store {
@@ -33,19 +33,14 @@ class Counts {
     arrived.failure_class = static_cast<int>(failure_class);
     arrived.sample = std::max(arrived.sample, event);
   }
-  /// `n` items of a replay ended at `at`.
-  void EndItems(std::int64_t replay_id, std::int64_t n, Time at) {
-    Ended& ended = ended_[replay_id];
-    ended.n += n;
-    ended.at = at;
-  }
-  /// Writes what gathered; call before COMMIT. A running replay is done with its last item.
+  [[nodiscard]] ReplayCounts& replays() { return replays_; }
+  /// Writes what gathered; call before COMMIT.
   Result<void> Flush(Db& db);
   /// After a rollback.
   void Clear() {
     moves_.clear();
     arrived_.clear();
-    ended_.clear();
+    replays_.Clear();
   }
 
  private:
@@ -57,13 +52,9 @@ class Counts {
     int failure_class = 0;
     std::int64_t sample = 0;
   };
-  struct Ended {
-    std::int64_t n = 0;
-    Time at{};
-  };
   std::map<std::tuple<std::int64_t, int, int>, std::int64_t> moves_;
   std::map<std::pair<std::int64_t, std::int64_t>, Arrived> arrived_;  // by source and fingerprint
-  std::map<std::int64_t, Ended> ended_;                               // by replay
+  ReplayCounts replays_;
 };
 
 }  // namespace dlo::store

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <mutex>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "base/encoding.h"
@@ -33,13 +37,16 @@
 #include "store/embedded/quarantine.h"
 #include "store/embedded/reader_pool.h"
 #include "store/embedded/reads.h"
+#include "store/embedded/replay_acts.h"
 #include "store/embedded/replay_items.h"
+#include "store/embedded/replay_plan.h"
 #include "store/embedded/revisions.h"
 #include "store/embedded/rules.h"
 #include "store/embedded/schema.h"
 #include "store/embedded/sources.h"
 #include "store/embedded/sqlite.h"
 #include "store/embedded/triage.h"
+#include "store/pace.h"
 
 namespace dlo::store {
 namespace {
@@ -123,27 +130,37 @@ class EmbeddedStore final : public SteppedStore {
     return Read([&](Db& db) { return PlanReplay(db, filter); });
   }
   Result<ReplayPlan> Create(const Filter& filter, const ReplayOptions& options, const std::string& kind,
-                            const Actor& actor, Time now) override {
-    return Write(Flush::full, [&](IndexContext& c) { return CreateReplay(c.db, filter, options, kind, actor, now); });
-  }
+                            const Actor& actor, Time now) override;
+  // The pacer reads many times a second: it must not make the index take in early what gathers.
   Result<std::vector<RunningReplay>> Running() override {
-    return Read([](Db& db) { return RunningReplays(db); });
+    return readers_.Read([](Db& db) { return RunningReplays(db); });
   }
-  Result<std::int64_t> ReleaseBatch(std::int64_t replay_id, int n, Time now) override {
-    return Write(Flush::normal, [&](IndexContext& c) {
+  Result<std::map<std::string, std::int64_t>> LiveDue(std::span<const std::string> sources, Time now,
+                                                      int at_most) override {
+    return readers_.Read([&](Db& db) { return CountLiveDue(db, sources, now, at_most); });
+  }
+  Result<std::int64_t> Release(const ReleaseOrder& order) override {
+    return index_->Run(Flush::normal, [&](IndexContext& c) {
       c.NotifyWork();
-      return ReleaseReplayBatch(c.db, c.counts, c.lanes, replay_id, n, now);
+      return ReleaseItems(c.db, c.counts, c.lanes, order);
     });
   }
+  Result<ReplayProgress> Act(std::int64_t replay_id, ReplayAct act, const Actor& actor, Time now) override {
+    return index_->Run(Flush::full, [&](IndexContext& c) { return ApplyReplayAct(c.db, replay_id, act, actor, now); });
+  }
   Result<ReplayProgress> Get(std::int64_t replay_id) override {
-    return Read([&](Db& db) { return GetReplay(db, replay_id); });
+    return Read([&](Db& db) { return GetReplay(db, replay_id, clock_.Now()); });
   }
   Result<std::vector<ReplayProgress>> Recent(int limit) override {
-    return Read([&](Db& db) { return RecentReplays(db, limit); });
+    return Read([&](Db& db) { return RecentReplays(db, limit, clock_.Now()); });
+  }
+  Result<ReplayItems> Items(std::int64_t replay_id, const ReplayItemFilter& filter, int limit,
+                            const std::string& cursor) override {
+    return Read([&](Db& db) { return ReadReplayItems(db, replay_id, filter, limit, cursor); });
   }
 
   // Decisions
-  Result<Decision> PlanDecision(const Filter& filter, Act act) override;
+  Result<Decision> PlanDecision(const Filter& filter, dlo::Act act) override;
   Result<Decision> CreateDecision(const Filter& filter, const BulkAct& act, const DecisionOptions& options,
                                   const Actor& actor, Time now) override;
   Result<std::vector<std::int64_t>> OpenDecisions() override {
@@ -339,6 +356,12 @@ class EmbeddedStore final : public SteppedStore {
   }
   Result<JournalRecord> ReadReceipt(EventId id);
   Result<Figures> ReadFiguresWith(Result<Figures> (*read)(Db&, const FigureFacts&));
+  Result<ReplayPlan> MakePlan(PlanInMaking& plan, const Filter& filter, const ReplayOptions& options,
+                              const std::string& kind, const Actor& actor, Time now);
+  Result<void> FreezePlan(PlanInMaking& plan, const Filter& filter, std::int64_t at_most, std::atomic<EventId>& frozen);
+  Result<Frozen> FreezeAndSumUp(PlanInMaking& plan, const Filter& filter, std::int64_t at_most, int canary);
+  Result<void> DropPlan(std::int64_t replay_id);
+  void DropUnfinishedPlans();
 
   EmbeddedOptions options_;
   const bool threads_;
@@ -358,6 +381,8 @@ class EmbeddedStore final : public SteppedStore {
   ReaderPool readers_;
   std::unique_ptr<Archiver> archiver_;
   std::once_flag closed_;
+  std::mutex planning_mutex_;
+  std::set<std::int64_t> planning_;  // plans that a call makes just now
 };
 
 Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
@@ -406,6 +431,7 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
   archiver_ =
       std::make_unique<Archiver>(Archiver::Deps{files_, clock_, crash_points, *journal_, *manifest_, *index_, readers_,
                                                 [this](Time begun_before) { return accept_->Seal(begun_before); }});
+  DropUnfinishedPlans();
   return {};
 }
 
@@ -497,7 +523,7 @@ Result<std::vector<Result<Letter>>> EmbeddedStore::Triage(std::span<const Triage
   });
 }
 
-Result<Decision> EmbeddedStore::PlanDecision(const Filter& filter, Act act) {
+Result<Decision> EmbeddedStore::PlanDecision(const Filter& filter, dlo::Act act) {
   const auto selection = Read([&](Db& db) { return SelectLetters(db, filter, act, 0); });
   if (!selection) return std::unexpected(selection.error());
   return selection->plan;
@@ -571,6 +597,122 @@ Result<EvidenceHead> EmbeddedStore::Head() {
   head.segment_bytes = link->bytes;
   head.segment_sha256 = HexEncode(link->sha256);
   return head;
+}
+
+/// Each step is a transaction of its own, small enough that receipts and claims between two of them hardly wait.
+/// `frozen` tells how far it is.
+Result<void> EmbeddedStore::FreezePlan(PlanInMaking& plan, const Filter& filter, std::int64_t at_most,
+                                       std::atomic<EventId>& frozen) {
+  Result<void> done;
+  while (done && !plan.complete && (at_most < 0 || plan.frozen < at_most)) {
+    const std::int64_t left = at_most < 0 ? -1 : at_most - plan.frozen;
+    done =
+        index_->Run(Flush::normal, [&](IndexContext& c) { return FreezeStep(c.db, filter, plan, kFreezeStep, left); });
+    if (!done) break;
+    frozen.store(plan.looked_at);
+    frozen.notify_one();
+  }
+  frozen.store(INT64_MAX);
+  frozen.notify_one();
+  return done;
+}
+
+/// The index thread freezes, and this one sums up what was frozen before.
+Result<Frozen> EmbeddedStore::FreezeAndSumUp(PlanInMaking& plan, const Filter& filter, std::int64_t at_most,
+                                             int canary) {
+  std::atomic<EventId> frozen{0};
+  Result<void> done;
+  std::thread freezer;
+  if (threads_) {
+    freezer = std::thread([&] { done = FreezePlan(plan, filter, at_most, frozen); });
+  } else {
+    done = FreezePlan(plan, filter, at_most, frozen);
+  }
+  PlanSum sum(plan.id, canary);
+  Result<void> summed;
+  for (EventId through = 0; through != INT64_MAX && summed;) {
+    frozen.wait(through);
+    through = frozen.load();
+    summed = readers_.Read([&](Db& db) { return sum.Advance(db, through); });
+  }
+  if (freezer.joinable()) freezer.join();
+  if (!done) return std::unexpected(done.error());
+  if (!summed) return std::unexpected(summed.error());
+  return readers_.Read([&](Db& db) -> Result<Frozen> {
+    auto all = sum.Finish(db);
+    if (!all) return all;
+    const auto others = CountInOthers(db, filter, plan.id);
+    if (!others) return std::unexpected(others.error());
+    all->plan.in_other_replay = *others;
+    return all;
+  });
+}
+
+Result<ReplayPlan> EmbeddedStore::Create(const Filter& filter, const ReplayOptions& options, const std::string& kind,
+                                         const Actor& actor, Time now) {
+  Filter selected = filter;
+  if (kind == "drain") selected.classes = {FailureClass::exhausted};  // whatever else was asked for
+  std::ranges::sort(selected.ids);
+  selected.ids.erase(std::ranges::unique(selected.ids).begin(), selected.ids.end());
+  DropUnfinishedPlans();
+  auto plan = Write(Flush::normal, [&](IndexContext& c) {
+    auto begun = BeginPlan(c.db, selected, options, kind, actor, now);
+    const std::lock_guard lock(planning_mutex_);
+    if (begun) planning_.insert(begun->id);
+    return begun;
+  });
+  if (!plan) return std::unexpected(plan.error());
+  auto made = MakePlan(*plan, selected, options, kind, actor, now);
+  if (!made) (void)DropPlan(plan->id);  // else it is dropped before the next plan, or at the next start
+  const std::lock_guard lock(planning_mutex_);
+  planning_.erase(plan->id);
+  return made;
+}
+
+Result<ReplayPlan> EmbeddedStore::MakePlan(PlanInMaking& plan, const Filter& filter, const ReplayOptions& options,
+                                           const std::string& kind, const Actor& actor, Time now) {
+  // A max of all there is must not wrap around when one is added.
+  const std::int64_t at_most = options.force ? -1 : std::min(options.max, INT64_MAX - 1) + 1;
+  auto frozen = FreezeAndSumUp(plan, filter, at_most, options.canary);
+  if (!frozen) return std::unexpected(frozen.error());
+  if (!options.force && plan.frozen > options.max) {
+    if (auto dropped = DropPlan(plan.id); !dropped) return std::unexpected(dropped.error());  // they would not count
+    const auto all = readers_.Read([&](Db& db) { return PlanReplay(db, filter); });
+    return std::unexpected(all ? TooLarge(all->count, options.max) : all.error());
+  }
+  auto started = index_->Run(
+      Flush::full, [&](IndexContext& c) { return StartPlan(c.db, *frozen, filter, options, kind, actor, now); });
+  if (!started) return std::unexpected(started.error());
+  ReplayPlan made = std::move(frozen->plan);
+  made.over_cap = made.count > options.max;
+  if (const auto pace = PaceOf(options)) made.estimated_seconds = EstimateSeconds(made.count, *pace);
+  return made;
+}
+
+Result<void> EmbeddedStore::DropPlan(std::int64_t replay_id) {
+  for (;;) {
+    const auto gone =
+        index_->Run(Flush::normal, [&](IndexContext& c) { return DropPlanStep(c.db, replay_id, kFreezeStep); });
+    if (!gone) return std::unexpected(gone.error());
+    if (*gone) return {};
+  }
+}
+
+/// At the start, and before each new plan in case that dropping one failed. Nobody was told of them: whoever asked had
+/// no answer.
+void EmbeddedStore::DropUnfinishedPlans() {
+  auto plans = readers_.Read([](Db& db) { return UnfinishedPlans(db); });
+  if (!plans) return;
+  {
+    const std::lock_guard lock(planning_mutex_);
+    std::erase_if(*plans, [this](std::int64_t id) { return planning_.contains(id); });
+  }
+  for (const std::int64_t id : *plans) {
+    const auto dropped = DropPlan(id);
+    log::Info("replay_plan_dropped", {{"replay", id},
+                                      {"why", "its making was cut off before it was complete"},
+                                      {"result", dropped ? "dropped" : dropped.error().message}});
+  }
 }
 
 void EmbeddedStore::Keep(Rejected rejected) {

@@ -23,7 +23,7 @@ struct Candidate {
   int revision = 0;
 };
 
-Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, int max) {
+Result<std::vector<Candidate>> ReadDue(Db& db, std::int64_t source, Time now, int max) {
   std::vector<Candidate> due;
   Statement rows = db.Prepare(
       "SELECT id, received_at, token, attempt_no, tries, crashes, replaying, replay_id, replays_failed, class, lane, "
@@ -48,6 +48,21 @@ Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, in
                    .lane = rows.OptInt(10),
                    .revision = static_cast<int>(rows.Int(11))});
   }
+}
+
+/// So far it looks for live events behind letters of replays: more than a window of theirs, unless handlers are so fast
+/// that the rest does not matter.
+constexpr int kLookAhead = 256;
+
+/// Oldest due first; where letters of replays would take places for which live events wait, those first.
+Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, int max) {
+  auto due = ReadDue(db, source, now, max);
+  if (!due || std::ssize(*due) < max || std::ranges::none_of(*due, &Candidate::replaying)) return due;
+  auto ahead = ReadDue(db, source, now, std::max(kLookAhead, 2 * max));
+  if (!ahead) return ahead;
+  std::ranges::stable_partition(*ahead, [](const Candidate& candidate) { return !candidate.replaying; });
+  ahead->resize(std::min(ahead->size(), static_cast<std::size_t>(max)));
+  return ahead;
 }
 
 struct LeaseNumbers {
