@@ -43,6 +43,7 @@ class Pipeline {
 
   store::Store& store() { return *store_; }
   Clock& clock() { return clock_; }
+  dispatch::Dispatcher& dispatcher() { return *dispatcher_; }
 
   void Dispatch(const TargetConfig& target) {
     Config config;

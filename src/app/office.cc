@@ -88,7 +88,7 @@ class OfficeImpl final : public Office {
       dispatch_loop_.Ring();
       progress_.notify_all();
     });
-    pacer_ = std::make_unique<deadletter::ReplayPacer>(*store_);
+    pacer_ = std::make_unique<deadletter::ReplayPacer>(*store_, [this] { return dispatcher_->Flows(); });
     desk_ = std::make_unique<deadletter::Desk>(
         deadletter::DeskDeps{.store = *store_,
                              .clock = clock_,
@@ -200,9 +200,9 @@ class OfficeImpl final : public Office {
     if (now >= next_gate_) {
       next_gate_ = now + kHousekeeping;
       if (const auto figures = store_->Read()) gate_.Update(*figures, LookAtMachine());
-    }
-    for (const SourceConfig& source : config_.sources) {
-      if (source.on_park == OnPark::hold) ReleaseLongLanes(source, now);
+      for (const SourceConfig& source : config_.sources) {
+        if (source.on_park == OnPark::hold) ReleaseLongLanes(source, now);
+      }
     }
     const Result<Time> next = pacer_->RunOnce(now);
     return next ? std::min(*next, now + kHousekeeping) : now + kHousekeeping;

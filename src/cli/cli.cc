@@ -54,6 +54,7 @@ int RunCli(int argc, const char* const* argv, const CliDeps& deps) {
   AddStatsCommand(app, context);
   AddTailCommand(app, context);
   AddReplayCommands(app, context);
+  AddReplaysCommands(app, context);
   AddTriageCommands(app, context);
   AddAccessCommands(app, context);
   AddDemoHandlerCommand(app, context);

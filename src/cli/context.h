@@ -67,6 +67,7 @@ void AddStatsCommand(CLI::App& app, Context& context);
 void AddTailCommand(CLI::App& app, Context& context);
 void AddTriageCommands(CLI::App& app, Context& context);
 void AddReplayCommands(CLI::App& app, Context& context);
+void AddReplaysCommands(CLI::App& app, Context& context);
 void AddAccessCommands(CLI::App& app, Context& context);
 void AddSendCommand(CLI::App& app, Context& context);
 void AddDemoHandlerCommand(CLI::App& app, Context& context);

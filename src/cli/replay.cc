@@ -1,4 +1,4 @@
-// `dlo replay` (one, several, or a selection), `dlo replays` and `dlo drain`. A bulk act is shown before it is done:
+// `dlo replay` (one, several, or a selection) and `dlo drain`. A bulk act is shown before it is done:
 // the server counts exactly, a person agrees, and then it goes on in the server whether or not we watch.
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include "cli/context.h"
 #include "cli/filter_options.h"
 #include "cli/json.h"
+#include "cli/replay_text.h"
 #include "cli/text.h"
 
 namespace dlo::cli {
@@ -25,7 +26,8 @@ struct ReplayOptions {
   std::vector<std::string> ids;
   FilterOptions filter;
   bool all = false, dry_run = false, yes = false, no_wait = false, force = false;
-  int batch_size = 100;
+  int batch_size = 100, canary = 0, stop_percent = 50;
+  std::optional<std::int64_t> stagger_ms;
   std::string stagger = "1s", reason;
   double rate = 0;
   std::int64_t max = 10'000;
@@ -46,22 +48,13 @@ void PrintPlan(const Context& context, const value& plan) {
   std::string text = fmt::format("Would replay {} dead letters, oldest receipt first\n", Number(plan, "would_requeue"));
   if (std::string line = Counts(plan, "by_class"); !line.empty()) text += "  by class  " + line + "\n";
   if (std::string line = Counts(plan, "by_type"); !line.empty()) text += "  by kind   " + line + "\n";
+  if (Number(plan, "in_other_replay") > 0) {
+    text += fmt::format("  left out  {} that another replay has (dlo replays)\n", Number(plan, "in_other_replay"));
+  }
   if (auto oldest = When(plan, "oldest")) text += fmt::format("  oldest    {} ago\n", context.Ago(oldest));
   auto seconds = std::chrono::seconds(Number(plan, "estimated_seconds"));
   if (seconds > std::chrono::seconds(0)) text += fmt::format("  takes     about {}\n", FormatAge(seconds));
   context.Print(text);
-}
-
-std::string ProgressLine(const value& progress) {
-  return fmt::format("replay {}: {} of {} handed over, {} committed, {} dead again, {} skipped, {} remaining",
-                     Text(progress, "id"), Number(progress, "requeued"), Number(progress, "count"),
-                     Number(progress, "committed"), Number(progress, "dead_again"), Number(progress, "skipped"),
-                     Number(progress, "remaining"));
-}
-
-bool Finished(const value& progress) {
-  std::string state = Text(progress, "state");
-  return state == "done" || state == "cancelled";
 }
 
 int ExitOf(const value& progress) {
@@ -93,9 +86,20 @@ int Follow(Context& context, std::int64_t id) {
         context.PrintJson(*answer);
       } else {
         context.Print(ProgressLine(*progress) + "\n");
-        if (Number(*progress, "dead_again") > 0) context.Note("What failed again is listed by: dlo list");
+        if (Number(*progress, "dead_again") > 0)
+          context.Note(fmt::format("What failed again: dlo replays items {} --result dead_again", id));
       }
       return ExitOf(*progress);
+    }
+    if (Halted(*progress)) {
+      clear();
+      context.Note(fmt::format("Replay {} is {}: {}", id, Text(*progress, "state"), Text(*progress, "word")));
+      context.Note(
+          fmt::format("It waits for a person: dlo replays items {0} --result dead_again, then dlo replays "
+                      "resume {0} or cancel {0}",
+                      id));
+      if (context.json) context.PrintJson(*answer);
+      return ExitOf(*progress) == kDone ? kPartly : ExitOf(*progress);
     }
     if (show) {
       clear();
@@ -135,7 +139,10 @@ Result<object> BulkBody(const ReplayOptions& options) {
                  {"stagger_ms", std::chrono::duration_cast<std::chrono::milliseconds>(*stagger).count()},
                  {"max", options.max},
                  {"force", options.force}};
+  if (options.stagger_ms) body["stagger_ms"] = *options.stagger_ms;
   if (options.rate > 0) body["rate"] = options.rate;
+  if (options.canary > 0) body["canary"] = options.canary;
+  if (options.stop_percent != 50) body["stop_percent"] = options.stop_percent;
   if (!options.reason.empty()) body["reason"] = options.reason;
   return body;
 }
@@ -209,51 +216,6 @@ int Replay(Context& context, ReplayOptions& options) {
   return ReplayWhere(context, options);
 }
 
-int ShowReplays(Context& context, const std::string& id_text) {
-  std::optional<EventId> id = ParseId(id_text);
-  if (!id_text.empty() && !id) return context.Usage(fmt::format("\"{}\" is no number of a replay", id_text));
-  auto answer = context.api().Get(id ? fmt::format("/v1/replays/{}", *id) : "/v1/replays");
-  if (!answer) return context.Report(answer.error());
-  if (context.json) return context.PrintJson(*answer), kDone;
-  auto body = ParseBody(*answer);
-  if (!body) return context.Report(body.error());
-  Table table({{"ID", true},
-               {"AGE", true},
-               {"KIND"},
-               {"STATE"},
-               {"COUNT", true},
-               {"HANDED", true},
-               {"COMMITTED", true},
-               {"DEAD AGAIN", true},
-               {"SKIPPED", true},
-               {"REMAINING", true},
-               {"WHO", false, true},
-               {"WHY", false, true}});
-  auto add = [&](const value& r) {
-    std::string state = Text(r, "state");
-    table.Add({Text(r, "id"),
-               context.Ago(When(r, "created_at")),
-               Text(r, "kind"),
-               {state, state == "done" ? Colour::green : Colour::yellow},
-               Text(r, "count"),
-               Text(r, "requeued"),
-               Text(r, "committed"),
-               Text(r, "dead_again"),
-               Text(r, "skipped"),
-               Text(r, "remaining"),
-               Text(r, "actor"),
-               Text(r, "reason")});
-  };
-  if (id) {
-    add(*body);
-  } else {
-    for (const value& replay : Items(*body)) add(replay);
-  }
-  if (table.empty()) return context.Note("No replays yet."), kDone;
-  context.Print(table.Render(context.OutStyle()));
-  return kDone;
-}
-
 struct DrainOptions {
   std::string source, wait = "30s", reason;
   bool all = false, yes = false;
@@ -314,6 +276,16 @@ void AddReplayCommands(CLI::App& app, Context& context) {
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   command->add_option("--stagger", options->stagger, "Pause between batches")->capture_default_str();
+  command->add_option("--stagger-ms", options->stagger_ms, "The same in milliseconds")
+      ->check(CLI::Range(0, 3'600'000))
+      ->excludes("--stagger");
+  command
+      ->add_option("--canary", options->canary,
+                   "First so many letters of each like failure; the rest only if they hold")
+      ->check(CLI::Range(0, 100));
+  command->add_option("--stop-percent", options->stop_percent, "Stop when more of the last 20 are dead again")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   command->add_option("--rate", options->rate, "Letters a second, instead of batches and pauses")
       ->check(CLI::PositiveNumber);
   command->add_option("--max", options->max, "Refuse a larger selection")
@@ -321,11 +293,6 @@ void AddReplayCommands(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->add_flag("--force", options->force, "Take a selection over --max");
   command->add_option("--reason", options->reason, "Why; kept in the audit log");
-
-  auto id = std::make_shared<std::string>();
-  command = context.Command(app, "replays", "List bulk replays and drains, or show one",
-                            [&context, id] { return ShowReplays(context, *id); });
-  command->add_option("id", *id, "Number of a replay");
 
   auto drain = std::make_shared<DrainOptions>();
   command = context.Command(app, "drain", "One pass over exhausted letters, oldest receipt first",

@@ -188,6 +188,31 @@ Result<std::vector<ReplayProgress>> Desk::Replays(int limit) {
   return deps_.store.Recent(limit);
 }
 
+Result<ReplayItems> Desk::Items(std::int64_t replay_id, const ReplayItemFilter& filter, int limit,
+                                const std::string& cursor) {
+  if (auto ok = CheckLimit(limit); !ok) return std::unexpected(ok.error());
+  return deps_.store.Items(replay_id, filter, limit, cursor);
+}
+
+Result<ReplayProgress> Desk::Steer(std::int64_t replay_id, store::ReplayAct act, const Actor& actor) {
+  if (auto ok = Check(actor); !ok) return std::unexpected(ok.error());
+  auto done = deps_.store.Act(replay_id, act, actor, deps_.clock.Now());
+  if (done && deps_.ring) deps_.ring();
+  return done;
+}
+
+Result<ReplayProgress> Desk::Pause(std::int64_t replay_id, const Actor& actor) {
+  return Steer(replay_id, store::ReplayAct::pause, actor);
+}
+
+Result<ReplayProgress> Desk::Resume(std::int64_t replay_id, const Actor& actor) {
+  return Steer(replay_id, store::ReplayAct::resume, actor);
+}
+
+Result<ReplayProgress> Desk::Cancel(std::int64_t replay_id, const Actor& actor) {
+  return Steer(replay_id, store::ReplayAct::cancel, actor);
+}
+
 Result<DrainStats> Desk::Drain(const std::string& source, Duration wait, const Actor& actor) {
   if (auto ok = Check(actor); !ok) return std::unexpected(ok.error());
   if (wait < Duration(0)) return Invalid("bad_wait", "wait must not be negative.");
@@ -199,7 +224,9 @@ Result<DrainStats> Desk::Drain(const std::string& source, Duration wait, const A
   if (!plan) return std::unexpected(plan.error());
   if (plan->count == 0) return DrainStats{};  // nothing was done, so nothing is recorded
 
-  const ReplayOptions options{.batch_size = kDrainBatch, .stagger_ms = 0, .max = kMaxSelection, .force = true};
+  // It tries each once, and says how many are dead again; it does not stop itself for that.
+  const ReplayOptions options{
+      .batch_size = kDrainBatch, .stagger_ms = 0, .max = kMaxSelection, .force = true, .stop_percent = 100};
   const auto replay = deps_.store.Create(exhausted, options, "drain", actor, deps_.clock.Now());
   if (!replay) return std::unexpected(replay.error());
   return WaitFor(replay->id, wait);
@@ -215,7 +242,7 @@ Result<DrainStats> Desk::WaitFor(std::int64_t replay_id, Duration wait) {
                            .requeued = progress->dead_again - progress->parked,
                            .parked = progress->parked,
                            .replay_id = replay_id,
-                           .finished = progress->state != "running" && progress->state != "paused"};
+                           .finished = progress->state == "done" || progress->state == "cancelled"};
     const Duration left = end - deps_.clock.Monotonic();
     if (stats.finished || left <= Duration(0) || stopping_.load()) return stats;
     deps_.wait(std::min(left, kDrainPoll));

@@ -44,6 +44,11 @@ class Desk final : public DeadLetters {
   Result<ReplayPlan> RequeueWhere(const Filter& filter, const ReplayOptions& options, const Actor& actor) override;
   Result<ReplayProgress> Replay(std::int64_t replay_id) override;
   Result<std::vector<ReplayProgress>> Replays(int limit) override;
+  Result<ReplayItems> Items(std::int64_t replay_id, const ReplayItemFilter& filter, int limit,
+                            const std::string& cursor) override;
+  Result<ReplayProgress> Pause(std::int64_t replay_id, const Actor& actor) override;
+  Result<ReplayProgress> Resume(std::int64_t replay_id, const Actor& actor) override;
+  Result<ReplayProgress> Cancel(std::int64_t replay_id, const Actor& actor) override;
   Result<DrainStats> Drain(const std::string& source, Duration wait, const Actor& actor) override;
 
   Result<Letter> Hold(EventId id, const HoldRequest& request, const Actor& actor) override;
@@ -53,6 +58,7 @@ class Desk final : public DeadLetters {
 
  private:
   Result<Letter> Do(store::TriageAct act, const Actor& actor);
+  Result<ReplayProgress> Steer(std::int64_t replay_id, store::ReplayAct act, const Actor& actor);
   Result<DrainStats> WaitFor(std::int64_t replay_id, Duration wait);
 
   DeskDeps deps_;

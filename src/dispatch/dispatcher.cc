@@ -15,6 +15,8 @@ namespace {
 constexpr int kMaxRunning = 64;
 constexpr Duration kShortestLease = std::chrono::seconds(60);
 constexpr Duration kLeaseMargin = std::chrono::seconds(30);  // a lease outlives the target's own deadline by this
+// Moving averages of how long a target takes: over about so many attempts.
+constexpr int kTookLately = 8, kTookUsually = 256;
 constexpr Duration kDrainRetry = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -87,6 +89,7 @@ void Dispatcher::State::TakeAnswer(Mail::Answer answer, Time now) {
   }
   deps.crash_points.At("dispatch.after_handler");
   figures->Took(sources[run.source].target, answer.ended.took);
+  NoteFlow(targets[sources[run.source].target], *answer.ended.outcome, answer.ended.took);
   Judge(run, Tidy(std::move(*answer.ended.outcome)), answer.ended.at, now);
 }
 
@@ -109,7 +112,7 @@ void Dispatcher::State::Judge(const Run& run, const Outcome& outcome, Time at, T
   } else if (run.breaker_probe && !ill) {
     log::Info("breaker_closed", {{"target", target.name}});
   }
-  Finish(run.source, run.context, outcome, at, now, run.systemic_probe);
+  Finish(run.source, run.context, outcome, at, now, run.systemic_probe).suppressed = run.suppressed;
 }
 
 void Dispatcher::State::Unjudged(const Run& run, std::optional<Time> due) {
@@ -119,8 +122,8 @@ void Dispatcher::State::Unjudged(const Run& run, std::optional<Time> due) {
   hand_back.push_back({run.context.id, run.context.token, due});
 }
 
-void Dispatcher::State::Finish(std::size_t index, const RunContext& context, const Outcome& outcome, Time at, Time now,
-                               bool probe) {
+Transition& Dispatcher::State::Finish(std::size_t index, const RunContext& context, const Outcome& outcome, Time at,
+                                      Time now, bool probe) {
   SourceState& source = sources[index];
   figures->Attempt(source.target, outcome.kind);
   Transition t = Decide(outcome, source.policy, context, at, deps.random.Unit());
@@ -128,6 +131,18 @@ void Dispatcher::State::Finish(std::size_t index, const RunContext& context, con
   if (t.due_at) source.due = source.due ? std::min(*source.due, *t.due_at) : *t.due_at;
   next.finished.push_back(std::move(t));
   next.finished_of.push_back(source.name);
+  return next.finished.back();
+}
+
+void Dispatcher::State::NoteFlow(TargetState& target, const Outcome& outcome, Duration took) {
+  View::FlowNow& flow = target.flow;
+  if (IsTargetFailure(outcome)) {
+    ++flow.bad;
+    return;
+  }
+  if (flow.good++ == 0) flow.took_lately = flow.took_usually = took;
+  flow.took_lately += (took - flow.took_lately) / kTookLately;
+  flow.took_usually += (took - flow.took_usually) / kTookUsually;
 }
 
 void Dispatcher::State::Show() {
@@ -135,6 +150,7 @@ void Dispatcher::State::Show() {
   const std::lock_guard lock(view->mutex);
   for (std::size_t i = 0; i < targets.size(); ++i) {
     view->breakers[i] = {targets[i].breaker.state(), targets[i].breaker.retry_at()};
+    view->flows[i] = targets[i].flow;
   }
   for (std::size_t i = 0; i < sources.size(); ++i) view->paused[i] = sources[i].systemic.paused() ? 1 : 0;
 }
@@ -221,6 +237,28 @@ std::vector<BreakerView> Dispatcher::Breakers() const {
     const View::BreakerNow& now = view.breakers[i];
     out.push_back({view.targets[i], std::string(Name(now.state)),
                    now.state == Breaker::State::open ? std::optional(now.retry_at) : std::nullopt});
+  }
+  return out;
+}
+
+std::vector<TargetFlow> Dispatcher::Flows() const {
+  const View& view = *state_->view;
+  const std::lock_guard lock(view.mutex);
+  std::vector<TargetFlow> out;
+  for (std::size_t i = 0; i < view.targets.size(); ++i) {
+    const View::FlowNow& now = view.flows[i];
+    TargetFlow& flow = out.emplace_back();
+    flow.target = view.targets[i];
+    // Which sources a target has never changes.
+    for (const std::size_t source : state_->targets[i].sources) {
+      flow.sources.push_back({view.sources[source], view.paused[source] != 0});
+    }
+    flow.capacity = state_->targets[i].target->capacity();
+    flow.closed = view.breakers[i].state == Breaker::State::closed;
+    flow.good = now.good;
+    flow.bad = now.bad;
+    flow.took_lately = now.took_lately;
+    flow.took_usually = now.took_usually;
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // The only code that calls a handler. Claim -> handler -> Decide -> fenced Apply, for live traffic and replays alike.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,6 +27,20 @@ struct BreakerView {
   std::optional<Time> retry_at;
 };
 
+/// What the dispatcher has seen of a target since it began, for whoever paces work towards it.
+struct TargetFlow {
+  struct OfSource {
+    std::string source;
+    bool paused = false;  // by the systemic breaker
+  };
+  std::string target;
+  std::vector<OfSource> sources;
+  int capacity = 0;
+  bool closed = true;                      // its breaker; else nothing should come
+  std::uint64_t good = 0, bad = 0;         // answered attempts; bad: the target itself failed
+  Duration took_lately{}, took_usually{};  // of the good ones, over the last few and over many
+};
+
 struct DispatcherDeps {
   store::Queue& queue;
   store::Sources& sources;
@@ -36,7 +51,7 @@ struct DispatcherDeps {
   Metrics& metrics;
 };
 
-/// RunOnce and Drain from one thread; Ring and Breakers from any.
+/// RunOnce and Drain from one thread; Ring, Breakers and Flows from any.
 class Dispatcher {
  public:
   Dispatcher(const Config& config, DispatcherDeps deps);
@@ -50,6 +65,7 @@ class Dispatcher {
   /// Stops claiming; waits up to `grace` for what runs, hands the rest back uncounted, and applies what ended.
   void Drain(Duration grace);
   [[nodiscard]] std::vector<BreakerView> Breakers() const;
+  [[nodiscard]] std::vector<TargetFlow> Flows() const;
   [[nodiscard]] int running() const;
   /// The store works on a batch, and its answer will wake the loop. Asked on the loop's thread.
   [[nodiscard]] bool waits_for_store() const;

@@ -126,6 +126,7 @@ void Dispatcher::State::NoteApplied(const Batch& batch, const std::vector<ApplyS
       continue;
     }
     if (t.replay_result != ReplayResult::none) figures->Replayed(t.replay_result);
+    if (t.suppressed && t.replay_result == ReplayResult::committed) figures->Suppressed(batch.finished_of[i]);
     if (t.to != dlo::State::dead) continue;
     figures->DeadLettered(batch.finished_of[i], t.failure_class);
     log::Info("dead_lettered", {{"event", t.id},
@@ -233,6 +234,7 @@ void Dispatcher::State::StartOne(std::uint64_t number, store::Claimed event, Tim
   delivery.replay_id = run.context.replaying ? run.context.replay_id : 0;
   delivery.age = std::max(Duration(0), now - event.receipt->received_at);
   delivery.suppress_notifications = delivery.replay && delivery.age > source.notify_within;
+  run.suppressed = delivery.suppress_notifications;
   delivery.receipt = std::move(event.receipt);
   deps.crash_points.At("dispatch.before_handler");
   target.target->Start(std::move(delivery),

@@ -50,6 +50,7 @@ struct TargetState {
   RetryBudget budget{0, 0};
   Time next_budget_word{};  // in the log
   int running = 0;
+  View::FlowNow flow;
   std::vector<std::size_t> sources;
   std::size_t next_start = 0;  // of the fair split
 };
@@ -60,8 +61,9 @@ struct Run {
   std::size_t source = 0;
   bool breaker_probe = false;
   bool systemic_probe = false;
-  bool lost = false;   // its lease is another's
-  Time lease_until{};  // as it was claimed
+  bool lost = false;        // its lease is another's
+  bool suppressed = false;  // it was told to send no notifications
+  Time lease_until{};       // as it was claimed
 };
 
 /// What one Exchange with the store is about. Shared with its answer, so that the request lives as long.
@@ -107,7 +109,9 @@ struct Dispatcher::State {
   void Judge(const Run& run, const Outcome& outcome, Time at, Time now);
   /// Handed back; due at once unless `due` says when.
   void Unjudged(const Run& run, std::optional<Time> due = {});
-  void Finish(std::size_t source, const RunContext& context, const Outcome& outcome, Time at, Time now, bool probe);
+  Transition& Finish(std::size_t source, const RunContext& context, const Outcome& outcome, Time at, Time now,
+                     bool probe);
+  void NoteFlow(TargetState& target, const Outcome& outcome, Duration took);
   void JudgeSource(SourceState& source, const RunContext& context, const Transition& t, bool probe, Time now);
   void WritePauses(Time now);
   void Rescue(Time now);

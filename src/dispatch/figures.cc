@@ -78,6 +78,14 @@ void Figures::DeadLettered(const std::string& source, FailureClass failure_class
       .Add();
 }
 
+void Figures::Suppressed(const std::string& source) {
+  metrics_
+      .counter("dlo_notifications_suppressed_total",
+               "Replayed events that took effect and whose handler was told to send no notifications",
+               {{"source", source}})
+      .Add();
+}
+
 void Figures::Replayed(ReplayResult result) {
   metrics_.counter("dlo_replayed_total", "replays that ended", {{"outcome", std::string(Name(result))}}).Add();
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,16 +28,23 @@ struct View {
     Breaker::State state = Breaker::State::closed;
     Time retry_at{};
   };
+  /// Of the attempts that were answered.
+  struct FlowNow {
+    std::uint64_t good = 0, bad = 0;
+    Duration took_lately{}, took_usually{};
+  };
   View(std::vector<std::string> target_names, std::vector<std::string> source_names)
       : targets(std::move(target_names)),
         sources(std::move(source_names)),
         breakers(targets.size()),
+        flows(targets.size()),
         paused(sources.size()) {}
 
   const std::vector<std::string> targets, sources;
   std::atomic<int> running{0};
   mutable std::mutex mutex;
   std::vector<BreakerNow> breakers;  // by target, under mutex
+  std::vector<FlowNow> flows;        // by target, under mutex
   std::vector<char> paused;          // by source, under mutex
 };
 
@@ -50,6 +58,7 @@ class Figures {
   void Took(std::size_t target, Duration took);
   void DeadLettered(const std::string& source, FailureClass failure_class);
   void Replayed(ReplayResult result);
+  void Suppressed(const std::string& source);
   void Deferred(std::size_t target) { targets_[target].deferred->Add(); }
   void Late() { late_.Add(); }
 

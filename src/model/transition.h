@@ -48,6 +48,7 @@ struct Transition {
   int replays_failed = 0;
   ReplayResult replay_result = ReplayResult::none;
   std::optional<ResolveCode> resolve_code;  // to == resolved
+  bool suppressed = false;                  // the handler was told to send no notifications
   bool keep_lane = false;                   // to == dead on a source with on_park = hold: followers go on waiting
   std::string fingerprint;                  // set when the outcome is a failure
   Time at{};                                // when the attempt ended

@@ -26,13 +26,11 @@ Result<Response> CreateReplay(Context& context, Call& call) {
   options.max = call.body.Number("max", defaults.max);
   options.force = call.body.Flag("force");
   options.dry_run = call.body.Flag("dry_run");
-  const std::int64_t canary = call.body.Number("canary", 0);
+  options.canary = Narrow(call.body.Number("canary", defaults.canary));
+  options.stop_percent = Narrow(call.body.Number("stop_percent", defaults.stop_percent));
   call.actor.reason = call.body.Text("reason");
   if (auto ok = call.body.Finish(); !ok) return std::unexpected(ok.error());
   if (auto ok = call.query.Finish(); !ok) return std::unexpected(ok.error());
-  if (canary != 0) {
-    return Fail(ErrorKind::invalid, "bad_replay_options", "This server replays without a canary: canary must be 0.");
-  }
   const auto plan = context.deps.letters.RequeueWhere(filter, options, call.actor);
   if (!plan) return std::unexpected(plan.error());
   boost::json::object answer = View(*plan);
@@ -60,6 +58,36 @@ Result<Response> ShowReplay(Context& context, Call& call) {
   return Json(200, View(*progress));
 }
 
+Result<Response> ListItems(Context& context, Call& call) {
+  const auto limit = call.query.Number("limit", kDefaultPage, 1, kMaxPage);
+  if (!limit) return std::unexpected(limit.error());
+  const auto state = call.query.Once("state"), result = call.query.Once("result"), cursor = call.query.Once("cursor");
+  for (const auto* word : {&state, &result, &cursor}) {
+    if (!*word) return std::unexpected(word->error());
+  }
+  if (auto ok = call.query.Finish(); !ok) return std::unexpected(ok.error());
+  const auto id = PathNumber(call, 0);
+  if (!id) return std::unexpected(id.error());
+  const auto page = context.deps.letters.Items(*id, {.state = state->value_or(""), .result = result->value_or("")},
+                                               static_cast<int>(*limit), cursor->value_or(""));
+  if (!page) return std::unexpected(page.error());
+  return PageOf(ViewAll(page->items), page->next);
+}
+
+using Steer = Result<ReplayProgress> (DeadLetters::*)(std::int64_t, const Actor&);
+
+template <Steer kSteer>
+Result<Response> SteerReplay(Context& context, Call& call) {
+  call.actor.reason = call.body.Text("reason");
+  if (auto ok = call.body.Finish(); !ok) return std::unexpected(ok.error());
+  if (auto ok = call.query.Finish(); !ok) return std::unexpected(ok.error());
+  const auto id = PathNumber(call, 0);
+  if (!id) return std::unexpected(id.error());
+  const auto progress = (context.deps.letters.*kSteer)(*id, call.actor);
+  if (!progress) return std::unexpected(progress.error());
+  return Json(200, View(*progress));
+}
+
 Result<Response> Drain(Context& context, Call& call) {
   const std::string source = call.body.Text("source");
   const Duration wait = call.body.Length("wait", kDefaultWait);
@@ -83,6 +111,10 @@ constexpr std::array kRoutes = {
     Route("POST", "/v1/replays", Permission::operator_, CreateReplay),
     Route("GET", "/v1/replays", Permission::viewer, ListReplays),
     Route("GET", "/v1/replays/{id}", Permission::viewer, ShowReplay),
+    Route("GET", "/v1/replays/{id}/items", Permission::viewer, ListItems),
+    Route("POST", "/v1/replays/{id}/pause", Permission::operator_, SteerReplay<&DeadLetters::Pause>),
+    Route("POST", "/v1/replays/{id}/resume", Permission::operator_, SteerReplay<&DeadLetters::Resume>),
+    Route("POST", "/v1/replays/{id}/cancel", Permission::operator_, SteerReplay<&DeadLetters::Cancel>),
     Route("POST", "/v1/drain", Permission::operator_, Drain, Lane::waits),
 };
 

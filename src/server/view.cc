@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
+#include <cmath>
 #include <string>
 
 #include "base/time_text.h"
@@ -140,10 +141,20 @@ json::object View(const ReplayPlan& p) {
           {"count", p.count},
           {"over_cap", p.over_cap},
           {"digest", p.digest},
+          {"in_other_replay", p.in_other_replay},
+          {"canary", p.canary},
           {"by_class", counts(p.by_class)},
           {"by_type", counts(p.by_type)},
           {"oldest", When(p.oldest)},
           {"estimated_seconds", p.estimated_seconds}};
+}
+
+json::object View(const ReplayItem& i) {
+  return {{"id", i.id},
+          {"state", i.state},
+          {"handed_over", i.handed_over},
+          {"result", i.result.empty() ? json::value() : json::value(i.result)},
+          {"reason", i.reason.empty() ? json::value() : json::value(ToUtf8(i.reason))}};
 }
 
 json::object View(const ReplayProgress& p) {
@@ -157,13 +168,25 @@ json::object View(const ReplayProgress& p) {
           {"actor", ToUtf8(p.actor)},
           {"reason", ToUtf8(p.reason)},
           {"filter", std::move(filter)},
+          {"finished_at", When(p.finished_at)},
+          {"word", ToUtf8(p.word)},
+          {"word_of", ToUtf8(p.word_of)},
           {"count", p.count},
+          {"in_other_replay", p.in_other_replay},
           {"requeued", p.requeued},
+          {"queued", p.queued},
+          {"running", p.running},
           {"skipped", p.skipped},
           {"committed", p.committed},
+          {"already_applied", p.already_applied},
           {"dead_again", p.dead_again},
           {"parked", p.parked},
           {"remaining", p.remaining},
+          {"canary", p.canary},
+          {"stop_percent", p.stop_percent},
+          {"notifications_suppressed", p.notifications_suppressed},
+          {"per_second", std::round(p.per_second * 100) / 100},
+          {"estimated_end", When(p.estimated_end)},
           {"digest", p.digest}};
 }
 

@@ -21,7 +21,8 @@ namespace dlo::server {
 [[nodiscard]] boost::json::object View(const AuditRecord& record);
 [[nodiscard]] boost::json::object View(const Group& group);
 [[nodiscard]] boost::json::object View(const ReplayPlan& plan);
-[[nodiscard]] boost::json::object View(const ReplayProgress& progress);
+[[nodiscard]] boost::json::object View(const ReplayItem& item);
+boost::json::object View(const ReplayProgress& progress);
 [[nodiscard]] boost::json::object View(const store::Token& token);  // without the hash
 [[nodiscard]] boost::json::object View(const store::Rejected& rejected, std::string_view signature_header);
 

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kMaxBatch = 10'000;
 constexpr int kMaxStaggerMs = 3'600'000;
+constexpr int kMaxCanary = 100;
 constexpr double kMinRate = 0.01, kMaxRate = 100'000;
 constexpr double kBatchesPerSecond = 10;
 
@@ -19,6 +20,9 @@ std::unexpected<Error> Bad(const char* message) {
 
 Result<Pace> PaceOf(const ReplayOptions& options) {
   if (options.max < 0) return Bad("max is 0 or more.");
+  if (options.canary < 0 || options.canary > kMaxCanary) return Bad("canary is 0 to 100 letters of each group.");
+  if (options.stop_percent < 1 || options.stop_percent > 100)
+    return Bad("stop_percent is 1 to 100; 100 never stops it.");
   if (options.rate) {
     if (!(*options.rate >= kMinRate && *options.rate <= kMaxRate))
       return Bad("rate is 0.01 to 100,000 events a second.");

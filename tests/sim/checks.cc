@@ -51,6 +51,46 @@ void World::Audit() {
   const std::map<EventId, Row> rows = Rows();
   CheckAnswers(rows);
   CheckRows(rows);
+  CheckReplays();
+}
+
+/// Each letter of a replay is in one place: waiting for its turn, on its way, or at its one end; and what a replay says
+/// of itself is what its letters say.
+void World::CheckReplays() {
+  const auto none = [this](const char* sql, const char* what) { Require(Number(sql) == 0, what); };
+  none(
+      "SELECT count(*) FROM replay_items i JOIN replays r ON r.id = i.replay_id JOIN events e ON e.id = i.event_id "
+      "WHERE i.state IN (1, 2) AND NOT (e.replaying = 1 AND e.replay_id = i.replay_id AND e.state IN (0, 1)) "
+      "AND ?1 = ?1",
+      "a letter that was handed over is on its way");
+  none(
+      "SELECT count(*) FROM events e WHERE e.replaying = 1 AND NOT EXISTS (SELECT 1 FROM replay_items i "
+      "WHERE i.replay_id = e.replay_id AND i.source = e.source AND i.event_id = e.id AND i.state IN (1, 2)) "
+      "AND ?1 = ?1",
+      "an event on its way belongs to its replay");
+  none(
+      "SELECT count(*) FROM (SELECT i.event_id FROM replay_items i JOIN replays r ON r.id = i.replay_id "
+      "WHERE i.state IN (1, 2) OR (i.state = 0 AND r.state <> 'cancelled') GROUP BY 1 HAVING count(*) > 1) "
+      "WHERE ?1 = ?1",
+      "a letter is in one replay at a time");
+  none(
+      "SELECT count(*) FROM (SELECT r.*, sum(i.state = 0) q, sum(i.state = 3) d, sum(i.state = 3 AND i.result = 1) c1, "
+      "sum(i.state = 3 AND i.result = 2) c2, sum(i.state = 3 AND i.result = 3) c3, sum(i.state = 3 AND i.result = 5) "
+      "c5, sum(i.state = 3 AND i.result = 4) c4, sum(i.state = 3 AND i.result >= 100) s, count(i.event_id) n "
+      "FROM replays r JOIN replay_items i ON i.replay_id = r.id WHERE r.state <> 'plan' GROUP BY r.id) "
+      "WHERE (n <> count OR queued <> iif(state = 'cancelled', 0, q) OR ended <> d + iif(state = 'cancelled', q, 0) "
+      "OR skipped <> s + iif(state = 'cancelled', q, 0) OR committed <> c1 OR already_applied <> c2 OR gone <> c3 "
+      "OR resolved <> c5 OR dead_again <> c4) AND ?1 = ?1",
+      "a replay's counts are those of its letters");
+  none(
+      "SELECT count(*) FROM replay_sources s WHERE (s.queued, s.open, s.retrying) <> "
+      "(SELECT sum(i.state = 0), sum(i.state IN (1, 2)), sum(i.state = 2) FROM replay_items i "
+      "WHERE i.replay_id = s.replay_id AND i.source = s.source) AND ?1 = ?1",
+      "the counts of a replay's sources are those of its letters");
+  none(
+      "SELECT count(*) FROM replays WHERE state <> 'plan' AND state <> 'cancelled' "
+      "AND (state = 'done') <> (ended = count) AND ?1 = ?1",
+      "a replay is done with its last letter and not before");
 }
 
 void World::CheckAnswers(const std::map<EventId, Row>& rows) {
@@ -175,6 +215,8 @@ void World::CheckEnd() {
   Audit();
   CheckBytes();
   Require(Number("SELECT count(*) FROM events WHERE state IN (0, 1, 3, 4) AND ?1 = ?1") == 0, "everything is final");
+  Require(Number("SELECT count(*) FROM replays WHERE state NOT IN ('done', 'cancelled') AND ?1 = ?1") == 0,
+          "every replay has ended");
   const auto figures = store_->Read();
   const auto recounted = store_->Recount();
   Require(figures && recounted, "the figures can be read");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/encoding.h"
 #include "sim/forward_queue.h"
@@ -308,6 +309,7 @@ void World::Replay() {
     filter.classes = {FailureClass::exhausted, FailureClass::permanent, FailureClass::crashed};
     ReplayOptions options;
     options.batch_size = static_cast<int>(1 + Roll(5));
+    if (Roll(2) == 0) options.canary = 1;
     const auto created = store_->Create(filter, options, "replay", kPerson, clock_.Now());
     if (!created) return Note("replay: " + created.error().message);
     audit_floor_ = Number("SELECT max(seq) FROM audit WHERE ?1 = ?1");
@@ -315,9 +317,22 @@ void World::Replay() {
     Note(fmt::format("replay {} of {}", created->id, created->count));
     return;
   }
-  const auto left = store_->ReleaseBatch(replays_.back(), static_cast<int>(1 + Roll(5)), clock_.Now());
+  const std::int64_t replay = replays_[Roll(2) == 0 ? replays_.size() - 1 : Roll(replays_.size())];
+  if (const std::uint64_t what = Roll(12); what < 6) return Steer(replay, what);
+  const auto left = store_->ReleaseBatch(replay, static_cast<int>(1 + Roll(5)), clock_.Now());
   if (!left) return Note("release: " + left.error().message);
-  Note(fmt::format("replay {}: {} left", replays_.back(), *left));
+  Note(fmt::format("replay {}: {} left", replay, *left));
+}
+
+/// Two persons and the pacer at once: whatever comes when, the state decides.
+void World::Steer(std::int64_t replay, std::uint64_t what) {
+  static constexpr std::array kActs = {store::ReplayAct::pause,  store::ReplayAct::resume,    store::ReplayAct::resume,
+                                       store::ReplayAct::cancel, store::ReplayAct::continue_, store::ReplayAct::stop};
+  const auto done = store_->Act(replay, kActs.at(what), kPerson, clock_.Now());
+  if (!done) return Note("steer: " + done.error().message);
+  ++report_.acts;
+  audit_floor_ = Number("SELECT max(seq) FROM audit WHERE ?1 = ?1");
+  Note(fmt::format("replay {} is {}", replay, done->state));
 }
 
 void World::Trouble() {
@@ -392,7 +407,15 @@ void World::Settle() {
 
 /// A person works the letters off.
 void World::ReplayAll() {
+  // What a cut-off plan has taken is free again with the next one.
+  Filter nothing;
+  nothing.fingerprint = "0000000000000001";
+  Require(store_->Create(nothing, {}, "replay", kPerson, clock_.Now()).has_value(), "a replay can be made");
   for (int round = 0; round < 20; ++round) {
+    for (const std::int64_t replay : replays_) {
+      (void)store_->Act(replay, store::ReplayAct::resume, kPerson, clock_.Now());
+      (void)store_->Act(replay, store::ReplayAct::continue_, kPerson, clock_.Now());
+    }
     std::vector<store::TriageAct> acts;
     for (const auto& [id, row] : Rows()) {
       store::TriageAct act;

@@ -73,6 +73,7 @@ class World {
   void Pause();
   void Triage();
   void Replay();
+  void Steer(std::int64_t replay, std::uint64_t what);
   void Trouble();
   void Settle();
   void ReplayAll();
@@ -81,6 +82,7 @@ class World {
   void Audit();
   void CheckAnswers(const std::map<EventId, Row>& rows);
   void CheckRows(const std::map<EventId, Row>& rows);
+  void CheckReplays();
   void CheckBytes();
   void CheckClaim(const store::Claimed& claimed);
   [[nodiscard]] Time LeaseEnd(const Call& call) const;

@@ -1,7 +1,5 @@
 #include "store/embedded/counts.h"
 
-#include "base/time_text.h"
-
 namespace dlo::store {
 
 Result<void> Counts::Flush(Db& db) {
@@ -18,18 +16,7 @@ Result<void> Counts::Flush(Db& db) {
                                .Run();
     if (!written) return written;
   }
-  for (const auto& [replay_id, ended] : ended_) {
-    Result<void> written =
-        db.Prepare(
-              "UPDATE replays SET ended = ended + ?2, "
-              "finished_at = CASE WHEN state = 'running' AND ended + ?2 = count THEN ?3 ELSE finished_at END, "
-              "state = CASE WHEN state = 'running' AND ended + ?2 = count THEN 'done' ELSE state END WHERE id = ?1")
-            .Bind(1, replay_id)
-            .Bind(2, ended.n)
-            .Bind(3, ToMicros(ended.at))
-            .Run();
-    if (!written) return written;
-  }
+  if (Result<void> written = replays_.Flush(db); !written) return written;
   Clear();
   return {};
 }

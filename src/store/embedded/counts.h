@@ -1,5 +1,5 @@
-// Exact counts, gathered in memory during a transaction and written with it: events per (source, state, class), and the
-// items of each replay that have ended.
+// Exact counts, gathered in memory during a transaction and written with it: events per (source, state, class), and
+// what ended of each replay.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "dlo/result.h"
 #include "dlo/states.h"
-#include "dlo/time.h"
+#include "store/embedded/replay_counts.h"
 #include "store/embedded/sqlite.h"
 
 namespace dlo::store {
@@ -23,27 +23,18 @@ class Counts {
     Add(source, from, from_class, -1);
     Add(source, to, to_class, 1);
   }
-  /// `n` items of a replay ended at `at`.
-  void EndItems(std::int64_t replay_id, std::int64_t n, Time at) {
-    Ended& ended = ended_[replay_id];
-    ended.n += n;
-    ended.at = at;
-  }
-  /// Writes what gathered; call before COMMIT. A running replay is done with its last item.
+  [[nodiscard]] ReplayCounts& replays() { return replays_; }
+  /// Writes what gathered; call before COMMIT.
   Result<void> Flush(Db& db);
   /// After a rollback.
   void Clear() {
     moves_.clear();
-    ended_.clear();
+    replays_.Clear();
   }
 
  private:
-  struct Ended {
-    std::int64_t n = 0;
-    Time at{};
-  };
   std::map<std::tuple<std::int64_t, int, int>, std::int64_t> moves_;
-  std::map<std::int64_t, Ended> ended_;  // by replay
+  ReplayCounts replays_;
 };
 
 }  // namespace dlo::store

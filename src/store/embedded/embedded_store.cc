@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -19,11 +21,14 @@
 #include "store/embedded/quarantine.h"
 #include "store/embedded/reader_pool.h"
 #include "store/embedded/reads.h"
+#include "store/embedded/replay_acts.h"
 #include "store/embedded/replay_items.h"
+#include "store/embedded/replay_plan.h"
 #include "store/embedded/schema.h"
 #include "store/embedded/sources.h"
 #include "store/embedded/sqlite.h"
 #include "store/embedded/triage.h"
+#include "store/pace.h"
 
 namespace dlo::store {
 namespace {
@@ -107,23 +112,33 @@ class EmbeddedStore final : public SteppedStore {
     return Read([&](Db& db) { return PlanReplay(db, filter); });
   }
   Result<ReplayPlan> Create(const Filter& filter, const ReplayOptions& options, const std::string& kind,
-                            const Actor& actor, Time now) override {
-    return Write(Flush::full, [&](IndexContext& c) { return CreateReplay(c.db, filter, options, kind, actor, now); });
-  }
+                            const Actor& actor, Time now) override;
+  // The pacer reads many times a second: it must not make the index take in early what gathers.
   Result<std::vector<RunningReplay>> Running() override {
-    return Read([](Db& db) { return RunningReplays(db); });
+    return readers_.Read([](Db& db) { return RunningReplays(db); });
   }
-  Result<std::int64_t> ReleaseBatch(std::int64_t replay_id, int n, Time now) override {
-    return Write(Flush::normal, [&](IndexContext& c) {
+  Result<std::map<std::string, std::int64_t>> LiveDue(std::span<const std::string> sources, Time now,
+                                                      int at_most) override {
+    return readers_.Read([&](Db& db) { return CountLiveDue(db, sources, now, at_most); });
+  }
+  Result<std::int64_t> Release(const ReleaseOrder& order) override {
+    return index_->Run(Flush::normal, [&](IndexContext& c) {
       c.NotifyWork();
-      return ReleaseReplayBatch(c.db, c.counts, c.lanes, replay_id, n, now);
+      return ReleaseItems(c.db, c.counts, c.lanes, order);
     });
   }
+  Result<ReplayProgress> Act(std::int64_t replay_id, ReplayAct act, const Actor& actor, Time now) override {
+    return index_->Run(Flush::full, [&](IndexContext& c) { return ApplyReplayAct(c.db, replay_id, act, actor, now); });
+  }
   Result<ReplayProgress> Get(std::int64_t replay_id) override {
-    return Read([&](Db& db) { return GetReplay(db, replay_id); });
+    return Read([&](Db& db) { return GetReplay(db, replay_id, clock_.Now()); });
   }
   Result<std::vector<ReplayProgress>> Recent(int limit) override {
-    return Read([&](Db& db) { return RecentReplays(db, limit); });
+    return Read([&](Db& db) { return RecentReplays(db, limit, clock_.Now()); });
+  }
+  Result<ReplayItems> Items(std::int64_t replay_id, const ReplayItemFilter& filter, int limit,
+                            const std::string& cursor) override {
+    return Read([&](Db& db) { return ReadReplayItems(db, replay_id, filter, limit, cursor); });
   }
 
   // Access
@@ -189,6 +204,11 @@ class EmbeddedStore final : public SteppedStore {
   }
   Result<JournalRecord> ReadReceipt(EventId id);
   Result<Figures> ReadFiguresWith(Result<Figures> (*read)(Db&, const FigureFacts&));
+  Result<ReplayPlan> MakePlan(PlanInMaking& plan, const Filter& filter, const ReplayOptions& options,
+                              const std::string& kind, const Actor& actor, Time now);
+  Result<void> FreezePlan(PlanInMaking& plan, const Filter& filter, std::int64_t at_most);
+  Result<void> DropPlan(std::int64_t replay_id);
+  void DropUnfinishedPlans();
 
   EmbeddedOptions options_;
   const bool threads_;
@@ -206,6 +226,8 @@ class EmbeddedStore final : public SteppedStore {
   std::unique_ptr<AcceptThread> accept_;
   ReaderPool readers_;
   std::once_flag closed_;
+  std::mutex planning_mutex_;
+  std::set<std::int64_t> planning_;  // plans that a call makes just now
 };
 
 Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
@@ -244,6 +266,7 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
   index_->Start(*mark, threads_);
   accept_ = std::make_unique<AcceptThread>(
       AcceptThread::Deps{*journal_, *index_, lag_, clock_, metrics, options_.key_digest, threads_}, std::move(*known));
+  DropUnfinishedPlans();
   return {};
 }
 
@@ -324,6 +347,90 @@ Result<std::vector<Result<Letter>>> EmbeddedStore::Triage(std::span<const Triage
     c.NotifyWork();
     return letters;
   });
+}
+
+/// Each step is a transaction of its own, small enough that receipts and claims between two of them hardly wait.
+Result<void> EmbeddedStore::FreezePlan(PlanInMaking& plan, const Filter& filter, std::int64_t at_most) {
+  while (!plan.complete && (at_most < 0 || plan.frozen < at_most)) {
+    const std::int64_t left = at_most < 0 ? -1 : at_most - plan.frozen;
+    auto done =
+        index_->Run(Flush::normal, [&](IndexContext& c) { return FreezeStep(c.db, filter, plan, kFreezeStep, left); });
+    if (!done) return done;
+  }
+  return {};
+}
+
+Result<ReplayPlan> EmbeddedStore::Create(const Filter& filter, const ReplayOptions& options, const std::string& kind,
+                                         const Actor& actor, Time now) {
+  Filter selected = filter;
+  if (kind == "drain") selected.classes = {FailureClass::exhausted};  // whatever else was asked for
+  DropUnfinishedPlans();
+  auto plan = Write(Flush::normal, [&](IndexContext& c) {
+    auto begun = BeginPlan(c.db, selected, options, kind, actor, now);
+    const std::lock_guard lock(planning_mutex_);
+    if (begun) planning_.insert(begun->id);
+    return begun;
+  });
+  if (!plan) return std::unexpected(plan.error());
+  auto made = MakePlan(*plan, selected, options, kind, actor, now);
+  if (!made) (void)DropPlan(plan->id);  // else it is dropped before the next plan, or at the next start
+  const std::lock_guard lock(planning_mutex_);
+  planning_.erase(plan->id);
+  return made;
+}
+
+Result<ReplayPlan> EmbeddedStore::MakePlan(PlanInMaking& plan, const Filter& filter, const ReplayOptions& options,
+                                           const std::string& kind, const Actor& actor, Time now) {
+  // A max of all there is must not wrap around when one is added.
+  const std::int64_t at_most = options.force ? -1 : std::min(options.max, INT64_MAX - 1) + 1;
+  if (auto done = FreezePlan(plan, filter, at_most); !done) return std::unexpected(done.error());
+  if (!options.force && plan.frozen > options.max) {
+    if (auto dropped = DropPlan(plan.id); !dropped) return std::unexpected(dropped.error());  // they would not count
+    const auto all = readers_.Read([&](Db& db) { return PlanReplay(db, filter); });
+    return std::unexpected(all ? TooLarge(all->count, options.max) : all.error());
+  }
+  auto frozen = readers_.Read([&](Db& db) -> Result<Frozen> {
+    auto sum = SumUp(db, plan.id, options.canary);
+    if (!sum) return sum;
+    const auto others = CountInOthers(db, filter, plan.id);
+    if (!others) return std::unexpected(others.error());
+    sum->plan.in_other_replay = *others;
+    return sum;
+  });
+  if (!frozen) return std::unexpected(frozen.error());
+  auto started = index_->Run(
+      Flush::full, [&](IndexContext& c) { return StartPlan(c.db, *frozen, filter, options, kind, actor, now); });
+  if (!started) return std::unexpected(started.error());
+  ReplayPlan made = std::move(frozen->plan);
+  made.over_cap = made.count > options.max;
+  if (const auto pace = PaceOf(options)) made.estimated_seconds = EstimateSeconds(made.count, *pace);
+  return made;
+}
+
+Result<void> EmbeddedStore::DropPlan(std::int64_t replay_id) {
+  for (;;) {
+    const auto gone =
+        index_->Run(Flush::normal, [&](IndexContext& c) { return DropPlanStep(c.db, replay_id, kFreezeStep); });
+    if (!gone) return std::unexpected(gone.error());
+    if (*gone) return {};
+  }
+}
+
+/// At the start, and before each new plan in case that dropping one failed. Nobody was told of them: whoever asked had
+/// no answer.
+void EmbeddedStore::DropUnfinishedPlans() {
+  auto plans = readers_.Read([](Db& db) { return UnfinishedPlans(db); });
+  if (!plans) return;
+  {
+    const std::lock_guard lock(planning_mutex_);
+    std::erase_if(*plans, [this](std::int64_t id) { return planning_.contains(id); });
+  }
+  for (const std::int64_t id : *plans) {
+    const auto dropped = DropPlan(id);
+    log::Info("replay_plan_dropped", {{"replay", id},
+                                      {"why", "its making was cut off before it was complete"},
+                                      {"result", dropped ? "dropped" : dropped.error().message}});
+  }
 }
 
 void EmbeddedStore::Keep(Rejected rejected) {

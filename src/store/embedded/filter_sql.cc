@@ -137,7 +137,7 @@ Result<FilterSql> FilterSql::ForLetters(const Filter& filter) {
   return sql;
 }
 
-Result<FilterSql> FilterSql::ForReplay(const Filter& filter) {
+Result<FilterSql> FilterSql::ForReplay(const Filter& filter, const OtherReplays& others) {
   const bool held = Has(filter.states, State::held);
   const bool dead = filter.states.empty() || Has(filter.states, State::dead);
   if (!dead && !held) {
@@ -153,11 +153,12 @@ Result<FilterSql> FilterSql::ForReplay(const Filter& filter) {
     sql.And("e.class <> " + sql.Parameter(static_cast<std::int64_t>(FailureClass::poison)));
     sql.And("e.replays_failed < " + sql.Parameter(std::int64_t{kMaxFailedReplays}));
   }
-  // Those already released are waiting or running; these are still letters.
-  sql.And(
-      "e.id NOT IN (SELECT i.event_id FROM replays r INDEXED BY replays_open CROSS JOIN replay_items i "
-      "ON i.replay_id = r.id AND i.event_id > r.released_through "
-      "WHERE r.state IN ('running', 'paused') AND r.queued > 0)");
+  // Those already handed over are waiting or running; these are still letters.
+  sql.And(fmt::format(
+      "{} (SELECT 1 FROM replays o INDEXED BY replays_holding CROSS JOIN replay_items i ON i.replay_id = o.id "
+      "AND i.source = e.source AND i.event_id = e.id AND i.state = 0 "
+      "WHERE o.state IN ('plan', 'canary', 'running', 'paused', 'stopped') AND o.queued > 0 AND o.id <> {})",
+      others.only ? "EXISTS" : "NOT EXISTS", sql.Parameter(others.but)));
   if (auto added = sql.Add(filter); !added) return std::unexpected(added.error());
   return sql;
 }
@@ -179,7 +180,11 @@ bool MayReplay(const Filter& filter, State state, FailureClass failure_class, in
                                : state == State::dead && (filter.states.empty() || Has(filter.states, State::dead));
   if (!state_taken || failure_class == FailureClass::corrupt) return false;
   if (!filter.classes.empty() && !Has(filter.classes, failure_class)) return false;
-  return NamesPoison(filter) || (failure_class != FailureClass::poison && replays_failed < kMaxFailedReplays);
+  return NamesPoison(filter) || !IsPoison(failure_class, replays_failed);
+}
+
+bool IsPoison(FailureClass failure_class, int replays_failed) {
+  return failure_class == FailureClass::poison || replays_failed >= kMaxFailedReplays;
 }
 
 }  // namespace dlo::store

@@ -13,6 +13,12 @@
 
 namespace dlo::store {
 
+/// What a selection for a replay does with letters that another replay has.
+struct OtherReplays {
+  std::int64_t but = 0;  // which is no other
+  bool only = false;     // these alone, instead of all but these
+};
+
 class FilterSql {
  public:
   /// For lists and counts: no states named = dead and held. Error invalid for a fingerprint that is not 16 hex digits
@@ -21,7 +27,7 @@ class FilterSql {
   /// For replays: state dead, or held where the filter names it; never class corrupt; letters at the poison cap only
   /// where the filter names class poison or ids; none that waits its turn in another replay. Error invalid,
   /// "state_not_replayable", when the filter names states and none of them is dead or held.
-  static Result<FilterSql> ForReplay(const Filter& filter);
+  static Result<FilterSql> ForReplay(const Filter& filter, const OtherReplays& others = {});
 
   /// "e.letter NOT NULL AND r.kind IN (?1, ?2)".
   [[nodiscard]] const std::string& where() const { return where_; }
@@ -52,6 +58,9 @@ class FilterSql {
 /// May a replay of `filter` take this letter? By the rules of ForReplay, asked again when its turn comes: it may have
 /// been held, or have failed for another reason, in between.
 [[nodiscard]] bool MayReplay(const Filter& filter, State state, FailureClass failure_class, int replays_failed);
+
+/// At the cap: only a person who names it replays it.
+[[nodiscard]] bool IsPoison(FailureClass failure_class, int replays_failed);
 
 /// Failed replays after which only a person who names the letter or its class replays it again.
 inline constexpr int kMaxFailedReplays = 5;

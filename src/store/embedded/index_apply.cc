@@ -39,12 +39,13 @@ struct RunningRow {
   std::int64_t attempt_no = 0;
   std::optional<std::int64_t> lane;
   std::int64_t replay_id = 0;
+  bool replaying = false;
 };
 
 /// nullopt when there is no such event.
 Result<std::optional<RunningRow>> ReadRunning(Db& db, EventId id) {
-  Statement row =
-      db.Prepare("SELECT source, state, class, token, attempt_no, lane, replay_id FROM events WHERE id = ?1");
+  Statement row = db.Prepare(
+      "SELECT source, state, class, token, attempt_no, lane, replay_id, replaying FROM events WHERE id = ?1");
   const Result<bool> found = row.Bind(1, id).Step();
   if (!found) return std::unexpected(found.error());
   if (!*found) return std::nullopt;
@@ -54,7 +55,8 @@ Result<std::optional<RunningRow>> ReadRunning(Db& db, EventId id) {
                     .token = row.Int(3),
                     .attempt_no = row.Int(4),
                     .lane = row.OptInt(5),
-                    .replay_id = row.Int(6)};
+                    .replay_id = row.Int(6),
+                    .replaying = row.Int(7) != 0};
 }
 
 void CheckLaw(Act act, State to, bool well_formed, EventId id) {
@@ -178,9 +180,19 @@ Result<void> MoveEvent(Db& db, const Transition& t, FailureClass failure_class, 
   return move.Run();
 }
 
-Result<void> EndReplay(IndexContext& context, const Transition& t, std::int64_t replay_id) {
-  if (t.replay_result == ReplayResult::none || replay_id == 0) return {};
-  return EndReplayItem(context.db, context.counts, replay_id, t.id, t.replay_result, t.failure_class, t.at);
+Result<void> TellReplay(IndexContext& context, const Transition& t, const RunningRow& row) {
+  if (!row.replaying || row.replay_id == 0) return {};
+  if (t.replay_result == ReplayResult::none) {
+    return RetryReplayItem(context.db, context.counts, row.replay_id, row.source, t.id);
+  }
+  return EndReplayItem(context.db, context.counts,
+                       {.replay_id = row.replay_id,
+                        .source = row.source,
+                        .id = t.id,
+                        .result = t.replay_result,
+                        .failure_class = t.failure_class,
+                        .suppressed = t.suppressed,
+                        .at = t.at});
 }
 
 }  // namespace
@@ -203,7 +215,7 @@ Result<ApplyStatus> ApplyTransition(IndexContext& context, HotCache& hot, const 
   if (done && transition.to == State::resolved) done = RecordResolve(context.db, transition, text);
   if (!stays) context.lanes.Leave(row->lane, transition.id);
   if (done) done = context.lanes.Settle(context.db, row->lane);
-  if (done) done = EndReplay(context, transition, row->replay_id);
+  if (done) done = TellReplay(context, transition, *row);
   if (!done) return std::unexpected(done.error());
   context.counts.Move(row->source, State::running, row->failure_class, transition.to, failure_class);
   if (transition.to != State::waiting) hot.Release(transition.id);

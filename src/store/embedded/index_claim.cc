@@ -22,12 +22,8 @@ struct Candidate {
   std::optional<std::int64_t> lane;
 };
 
-Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, int max) {
+Result<std::vector<Candidate>> ReadDue(Statement rows, std::int64_t source, Time now, int max) {
   std::vector<Candidate> due;
-  Statement rows = db.Prepare(
-      "SELECT id, received_at, token, attempt_no, tries, crashes, replaying, replay_id, replays_failed, class, lane "
-      "FROM events INDEXED BY events_due "
-      "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 ORDER BY due_at, id LIMIT ?3");
   rows.Bind(1, source).Bind(2, ToMicros(now)).Bind(3, max);
   for (;;) {
     const Result<bool> more = rows.Step();
@@ -45,6 +41,28 @@ Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, in
                    .failure_class = static_cast<FailureClass>(rows.Int(9)),
                    .lane = rows.OptInt(10)});
   }
+}
+
+/// Oldest due first; where letters of replays would take places for which live events wait, those first. To find them
+/// it steps over as many letters as the pacer's windows let through, no more.
+Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, int max) {
+  auto due = ReadDue(db.Prepare("SELECT id, received_at, token, attempt_no, tries, crashes, replaying, replay_id, "
+                                "replays_failed, class, lane FROM events INDEXED BY events_due "
+                                "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 "
+                                "ORDER BY due_at, id LIMIT ?3"),
+                     source, now, max);
+  if (!due || std::ssize(*due) < max || std::ranges::none_of(*due, &Candidate::replaying)) return due;
+  auto live = ReadDue(db.Prepare("SELECT id, received_at, token, attempt_no, tries, crashes, replaying, replay_id, "
+                                 "replays_failed, class, lane FROM events INDEXED BY events_due "
+                                 "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 "
+                                 "AND replaying = 0 ORDER BY due_at, id LIMIT ?3"),
+                      source, now, max);
+  if (!live) return live;
+  for (Candidate& candidate : *due) {
+    if (std::ssize(*live) >= max) break;
+    if (candidate.replaying) live->push_back(std::move(candidate));
+  }
+  return live;
 }
 
 struct LeaseNumbers {

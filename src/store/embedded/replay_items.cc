@@ -1,197 +1,29 @@
 #include "store/embedded/replay_items.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
-#include <boost/json.hpp>
+#include <bit>
 
 #include "base/encoding.h"
 #include "base/time_text.h"
 #include "model/filter.h"
-#include "store/embedded/access.h"
 #include "store/embedded/filter_sql.h"
-#include "store/embedded/index_values.h"
-#include "store/embedded/reads.h"
 #include "store/embedded/triage.h"
-#include "store/pace.h"
 
 namespace dlo::store {
 namespace {
 
-namespace json = boost::json;
-
-constexpr int kMaxRows = 500;
-
-/// SHA-256 over decimal ids joined by "\n", fed one by one.
-class IdDigest {
- public:
-  IdDigest() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
-  void Add(EventId id) {
-    text_.clear();
-    fmt::format_to(std::back_inserter(text_), "{}{}", first_ ? "" : "\n", id);
-    first_ = false;
-    EVP_DigestUpdate(context_.get(), text_.data(), text_.size());
-  }
-  std::string Hex() {
-    Sha256Digest digest;
-    EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr);
-    return HexEncode(digest);
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
-  std::string text_;
-  bool first_ = true;
-};
-
-/// From rows of id, class, kind, received_at in order of id.
-Result<ReplayPlan> Summarise(Statement& rows) {
-  ReplayPlan plan;
-  IdDigest digest;
-  for (;;) {
-    auto row = rows.Step();
-    if (!row) return std::unexpected(row.error());
-    if (!*row) break;
-    digest.Add(rows.Int(0));
-    ++plan.count;
-    ++plan.by_class[std::string(Name(static_cast<FailureClass>(rows.Int(1))))];
-    ++plan.by_type[rows.String(2)];
-    const Time received = FromMicros(rows.Int(3));
-    if (!plan.oldest || received < *plan.oldest) plan.oldest = received;
-  }
-  plan.digest = digest.Hex();
-  return plan;
-}
-
-std::string SelectionFrom(const FilterSql& sql, bool with_receipts = false) {
-  return fmt::format(" FROM events e{} WHERE {}", sql.Joins(with_receipts), sql.where());
-}
-
-Result<ReplayPlan> PlanWith(Db& db, const Filter& filter, const ReplayOptions& options) {
-  const auto pace = PaceOf(options);
-  if (!pace) return std::unexpected(pace.error());
-  const auto sql = FilterSql::ForReplay(filter);
-  if (!sql) return std::unexpected(sql.error());
-  auto rows =
-      db.PrepareOnce("SELECT e.id, e.class, r.kind, e.received_at" + SelectionFrom(*sql, true) + " ORDER BY e.id");
-  if (!rows) return std::unexpected(rows.error());
-  sql->BindTo(*rows);
-  auto plan = Summarise(*rows);
-  if (!plan) return plan;
-  plan->over_cap = plan->count > options.max;
-  plan->estimated_seconds = EstimateSeconds(plan->count, *pace);
-  return plan;
-}
-
-struct ReplayRow {
-  std::string kind, filter, digest;
-  std::int64_t count = 0;
-  EventId released_through = 0;
-  Pace pace;
-};
-
-Result<std::int64_t> InsertReplay(Db& db, const ReplayRow& row, const Actor& actor, Time now) {
-  const std::string name = CleanText(actor.name, 200), reason = CleanText(actor.reason, 4'096);
-  Statement insert = db.Prepare(
-      "INSERT INTO replays (kind, state, created_at, actor, reason, filter, digest, count, batch_size, stagger_us, "
-      "next_batch_at, released_through) VALUES (?1, 'running', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?2, ?10)");
-  auto done = insert.Bind(1, row.kind)
-                  .Bind(2, ToMicros(now))
-                  .Bind(3, name)
-                  .Bind(4, reason)
-                  .Bind(5, row.filter)
-                  .Bind(6, row.digest)
-                  .Bind(7, row.count)
-                  .Bind(8, row.pace.batch_size)
-                  .Bind(9, row.pace.stagger.count())
-                  .Bind(10, row.released_through)
-                  .Run();
-  if (!done) return std::unexpected(done.error());
-  return sqlite3_last_insert_rowid(db.handle());
-}
-
-/// One statement takes the whole selection, or one more than the cap.
-Result<std::int64_t> Freeze(Db& db, const FilterSql& sql, std::int64_t replay_id, std::int64_t at_most) {
-  const int next = sql.next_parameter();
-  auto insert =
-      db.PrepareOnce(fmt::format("INSERT INTO replay_items (replay_id, event_id, state) SELECT ?{}, e.id, 0{} "
-                                 "ORDER BY e.id LIMIT ?{}",
-                                 next, SelectionFrom(sql), next + 1));
-  if (!insert) return std::unexpected(insert.error());
-  sql.BindTo(*insert);
-  auto done = insert->Bind(next, replay_id).Bind(next + 1, at_most).Run();
-  if (!done) return std::unexpected(done.error());
-  return db.Changes();
-}
-
-std::unexpected<Error> TooLarge(Db& db, const FilterSql& sql, std::int64_t max) {
-  // What was frozen just now would count as taken by another replay.
-  if (auto undone = db.Exec("ROLLBACK TO create_replay"); !undone) return std::unexpected(undone.error());
-  auto rows = db.PrepareOnce("SELECT count(*)" + SelectionFrom(sql));
-  if (!rows) return std::unexpected(rows.error());
-  sql.BindTo(*rows);
-  if (auto row = rows->Step(); !row) return std::unexpected(row.error());
-  return Fail(
-      ErrorKind::too_large, "replay_too_large",
-      fmt::format("The filter selects {} letters and the cap is {}. Narrow the filter, raise max, or set force.",
-                  rows->Int(0), max));
-}
-
-Result<ReplayPlan> CreateInside(Db& db, const Filter& filter, const ReplayOptions& options, const std::string& kind,
-                                const Actor& actor, Time now) {
-  const auto pace = PaceOf(options);
-  if (!pace) return std::unexpected(pace.error());
-  const auto sql = FilterSql::ForReplay(filter);
-  if (!sql) return std::unexpected(sql.error());
-  const std::string filter_json = FilterToJson(filter);
-  const auto id = InsertReplay(db, {.kind = kind, .filter = filter_json, .pace = *pace}, actor, now);
-  if (!id) return std::unexpected(id.error());
-  // A max of all there is must not wrap around when one is added.
-  const std::int64_t at_most = options.force ? -1 : std::min(options.max, INT64_MAX - 1) + 1;
-  const auto frozen = Freeze(db, *sql, *id, at_most);
-  if (!frozen) return std::unexpected(frozen.error());
-  if (!options.force && *frozen > options.max) return TooLarge(db, *sql, options.max);
-
-  Statement items = db.Prepare(
-      "SELECT e.id, e.class, r.kind, e.received_at FROM replay_items i CROSS JOIN events e ON e.id = i.event_id "
-      "CROSS JOIN receipts r ON r.id = i.event_id "
-      "WHERE i.replay_id = ?1 ORDER BY i.event_id");
-  auto plan = Summarise(items.Bind(1, *id));
-  if (!plan) return plan;
-  plan->id = *id;
-  plan->over_cap = plan->count > options.max;
-  plan->estimated_seconds = EstimateSeconds(plan->count, *pace);
-  // One of nothing is done at once; any other with its last item.
-  const bool over = plan->count == 0;
-  auto counted =
-      db.Prepare("UPDATE replays SET count = ?2, queued = ?2, digest = ?3, state = ?4, finished_at = ?5 WHERE id = ?1")
-          .Bind(1, *id)
-          .Bind(2, plan->count)
-          .Bind(3, plan->digest)
-          .Bind(4, over ? "done" : "running")
-          .Bind(5, When(over, ToMicros(now)))
-          .Run();
-  if (!counted) return std::unexpected(counted.error());
-
-  const json::object details = {
-      {"replay", *id},          {"filter", filter_json},          {"count", plan->count},
-      {"digest", plan->digest}, {"batch_size", pace->batch_size}, {"stagger_us", pace->stagger.count()},
-      {"max", options.max},     {"force", options.force}};
-  auto audited = WriteAudit(db, actor, now, kind == "drain" ? "drain" : "bulk_replay", 0, json::serialize(details));
-  if (!audited) return std::unexpected(audited.error());
-  return plan;
-}
-
-struct Running {
+struct Releasing {
+  std::int64_t id = 0;
   Filter filter;
   std::int64_t stagger_us = 0;
-  EventId released_through = 0;
-  bool running = false;
+  bool goes_on = false;  // canary or running
+  bool canary = false;
 };
 
-Result<Running> ReadRunning(Db& db, std::int64_t replay_id) {
-  Statement rows = db.Prepare("SELECT state, filter, stagger_us, released_through FROM replays WHERE id = ?1");
+Result<Releasing> ReadReleasing(Db& db, std::int64_t replay_id) {
+  Statement rows = db.Prepare("SELECT state, filter, stagger_us FROM replays WHERE id = ?1");
   auto row = rows.Bind(1, replay_id).Step();
   if (!row) return std::unexpected(row.error());
   if (!*row) return Fail(ErrorKind::not_found, "replay_not_found", fmt::format("There is no replay {}.", replay_id));
@@ -200,203 +32,291 @@ Result<Running> ReadRunning(Db& db, std::int64_t replay_id) {
     return Fail(ErrorKind::corrupt, "replay_corrupt",
                 fmt::format("The filter of replay {} cannot be read.", replay_id));
   }
-  return Running{.filter = std::move(*filter),
-                 .stagger_us = rows.Int(2),
-                 .released_through = rows.Int(3),
-                 .running = rows.Text(0) == "running"};
+  const bool canary = rows.Text(0) == "canary";
+  return Releasing{.id = replay_id,
+                   .filter = std::move(*filter),
+                   .stagger_us = rows.Int(2),
+                   .goes_on = canary || rows.Text(0) == "running",
+                   .canary = canary};
 }
 
-Result<std::vector<EventId>> NextQueued(Db& db, std::int64_t replay_id, EventId after, int n) {
-  Statement rows =
-      db.Prepare("SELECT event_id FROM replay_items WHERE replay_id = ?1 AND event_id > ?2 ORDER BY event_id LIMIT ?3");
-  rows.Bind(1, replay_id).Bind(2, after).Bind(3, n);
-  std::vector<EventId> ids;
+struct SourceQueue {
+  std::int64_t source = 0;
+  std::string name;
+  EventId through = 0;
+  std::vector<EventId> ids;  // by receipt
+};
+
+Result<std::vector<SourceQueue>> QueuesOf(Db& db, std::int64_t replay_id) {
+  Statement rows = db.Prepare(
+      "SELECT s.source, n.name, s.released_through FROM replay_sources s JOIN names n ON n.id = s.source "
+      "WHERE s.replay_id = ?1 AND s.queued > 0");
+  rows.Bind(1, replay_id);
+  std::vector<SourceQueue> queues;
   for (;;) {
     auto row = rows.Step();
     if (!row) return std::unexpected(row.error());
-    if (!*row) return ids;
-    ids.push_back(rows.Int(0));
+    if (!*row) return queues;
+    queues.push_back({rows.Int(0), rows.String(1), rows.Int(2), {}});
   }
 }
 
-/// Hands one letter over, or says why it is skipped.
-Result<void> ReleaseOne(Db& db, Counts& counts, Lanes& lanes, const Running& replay, std::int64_t replay_id, EventId id,
+Result<void> ReadQueue(Db& db, const Releasing& replay, SourceQueue& queue, std::int64_t n) {
+  Statement rows = replay.canary ? db.Prepare(
+                                       "SELECT event_id FROM replay_items INDEXED BY replay_items_canary "
+                                       "WHERE replay_id = ?1 AND source = ?2 AND event_id > ?3 AND state = 0 "
+                                       "AND canary = 1 ORDER BY event_id LIMIT ?4")
+                                 : db.Prepare(
+                                       "SELECT event_id FROM replay_items WHERE replay_id = ?1 AND source = ?2 "
+                                       "AND event_id > ?3 AND state = 0 ORDER BY event_id LIMIT ?4");
+  rows.Bind(1, replay.id).Bind(2, queue.source).Bind(3, replay.canary ? 0 : queue.through).Bind(4, n);
+  for (;;) {
+    auto row = rows.Step();
+    if (!row) return std::unexpected(row.error());
+    if (!*row) return {};
+    queue.ids.push_back(rows.Int(0));
+  }
+}
+
+/// The first `order.n` by receipt, of each source at most what the order says.
+Result<std::vector<std::pair<EventId, std::int64_t>>> NextItems(Db& db, const Releasing& replay,
+                                                                std::vector<SourceQueue>& queues,
+                                                                const ReleaseOrder& order) {
+  std::vector<std::pair<EventId, std::int64_t>> items;
+  for (SourceQueue& queue : queues) {
+    const auto most = order.most.find(queue.name);
+    const std::int64_t n = order.most.empty()         ? order.n
+                           : most == order.most.end() ? 0
+                                                      : std::min(order.n, most->second);
+    if (n <= 0) continue;
+    if (auto read = ReadQueue(db, replay, queue, n); !read) return std::unexpected(read.error());
+    for (const EventId id : queue.ids) items.emplace_back(id, queue.source);
+  }
+  std::ranges::sort(items);
+  if (std::ssize(items) > order.n) items.resize(static_cast<std::size_t>(std::max<std::int64_t>(order.n, 0)));
+  return items;
+}
+
+int WhySkipped(const std::optional<LetterRow>& row) {
+  if (!row) return kSkippedErased;
+  if (row->replaying) return kSkippedOtherReplay;
+  const bool dead = row->state == State::dead;
+  return dead && IsPoison(row->failure_class, row->replays_failed) ? kSkippedPoison : kSkippedState;
+}
+
+/// Hands one letter over, or says why it is skipped and returns false.
+Result<bool> ReleaseOne(Db& db, Counts& counts, Lanes& lanes, const Releasing& replay, EventId id, std::int64_t source,
                         Time now) {
   const auto row = ReadLetterRow(db, id);
   if (!row) return std::unexpected(row.error());
   bool released = false;
   if (*row && MayReplay(replay.filter, (*row)->state, (*row)->failure_class, (*row)->replays_failed)) {
-    auto moved = MoveToReplay(db, counts, lanes, **row, replay_id, now);
+    auto moved = MoveToReplay(db, counts, lanes, **row, replay.id, now);
     if (!moved) return std::unexpected(moved.error());
     released = *moved;
   }
-  if (released) return {};
-  const bool elsewhere = *row && (*row)->replaying;
-  counts.EndItems(replay_id, 1, now);
-  return db
-      .Prepare("UPDATE replay_items SET state = ?3, result = ?4 WHERE replay_id = ?1 AND event_id = ?2 AND state = 0")
-      .Bind(1, replay_id)
-      .Bind(2, id)
-      .Bind(3, static_cast<int>(ItemState::ended))
-      .Bind(4, elsewhere ? kSkippedOtherReplay : kSkippedState)
-      .Run();
+  const int result = released ? 0 : WhySkipped(*row);
+  if (!released) {
+    counts.replays().End(replay.id, source, {.was = ItemState::queued, .canary = replay.canary, .result = result}, now);
+  }
+  auto written =
+      db.Prepare(
+            "UPDATE replay_items SET state = ?4, result = ?5 WHERE replay_id = ?1 AND source = ?2 AND event_id = ?3 "
+            "AND state = 0")
+          .Bind(1, replay.id)
+          .Bind(2, source)
+          .Bind(3, id)
+          .Bind(4, static_cast<int>(released ? ItemState::open : ItemState::ended))
+          .Bind(5, result)
+          .Run();
+  if (!written) return std::unexpected(written.error());
+  return released;
 }
 
-// result: 0 none, 1 committed, 2 already applied, 3 gone, 4 dead again, 5 resolved, 100 and more skipped.
-constexpr char kProgress[] =
-    "SELECT r.id, r.state, r.kind, r.created_at, r.actor, r.reason, r.filter, r.count, r.digest, "
-    "coalesce(sum(CASE i.state WHEN 0 THEN i.event_id <= r.released_through ELSE i.result < 100 END), 0), "
-    "coalesce(sum(i.state = 1 AND i.result >= 100), 0), "
-    "coalesce(sum(i.state = 1 AND i.result IN (1, 2, 3, 5)), 0), coalesce(sum(i.state = 1 AND i.result = 4), 0), "
-    "coalesce(sum(i.state = 1 AND i.result = 4 AND i.class <> 1), 0), coalesce(sum(i.state = 0), 0) ";
-
-ReplayProgress ReadProgress(const Statement& row) {
-  ReplayProgress p;
-  p.id = row.Int(0);
-  p.state = row.String(1);
-  p.kind = row.String(2);
-  p.created_at = FromMicros(row.Int(3));
-  p.actor = row.String(4);
-  p.reason = row.String(5);
-  p.filter = row.String(6);
-  p.count = row.Int(7);
-  p.digest = row.String(8);
-  p.requeued = row.Int(9);
-  p.skipped = row.Int(10);
-  p.committed = row.Int(11);
-  p.dead_again = row.Int(12);
-  p.parked = row.Int(13);
-  p.remaining = row.Int(14);
-  return p;
+/// What was taken from a source's queue.
+struct Taken {
+  std::int64_t n = 0, released = 0;
+  EventId last = 0;
+};
+/// A canary's letters are not the first ones of the queue, so its beginning stays where it is.
+Result<void> MoveOn(Db& db, const Releasing& replay, std::int64_t source, const Taken& taken) {
+  return db
+      .Prepare(
+          "UPDATE replay_sources SET queued = queued - ?3, open = open + ?5, "
+          "released_through = max(released_through, ?4) WHERE replay_id = ?1 AND source = ?2")
+      .Bind(1, replay.id)
+      .Bind(2, source)
+      .Bind(3, taken.n)
+      .Bind(4, replay.canary ? 0 : taken.last)
+      .Bind(5, taken.released)
+      .Run();
 }
 
 }  // namespace
 
-Result<ReplayPlan> PlanReplay(Db& db, const Filter& filter) {
-  return PlanWith(db, filter, ReplayOptions());
-}
-
-Result<ReplayPlan> CreateReplay(Db& db, const Filter& filter, const ReplayOptions& options, const std::string& kind,
-                                const Actor& actor, Time now) {
-  if (auto ok = CheckActor(actor); !ok) return std::unexpected(ok.error());
-  if (kind != "replay" && kind != "drain")
-    return Fail(ErrorKind::invalid, "bad_kind", "A replay's kind is replay or drain.");
-  Filter selected = filter;
-  if (kind == "drain") selected.classes = {FailureClass::exhausted};  // whatever else was asked for
-  if (options.dry_run) return PlanWith(db, selected, options);
-  if (auto begun = db.Exec("SAVEPOINT create_replay"); !begun) return std::unexpected(begun.error());
-  auto plan = CreateInside(db, selected, options, kind, actor, now);
-  // If undoing fails too, the caller's own rollback is what remains; its error is the first one.
-  if (!plan) (void)db.Exec("ROLLBACK TO create_replay");
-  auto ended = db.Exec("RELEASE create_replay");
-  if (plan && !ended) return std::unexpected(ended.error());
-  return plan;
-}
-
-Result<std::int64_t> CreateSingleReplay(Db& db, EventId id, const Actor& actor, Time now) {
-  IdDigest digest;
-  digest.Add(id);
+Result<std::int64_t> CreateSingleReplay(Db& db, EventId id, std::int64_t source, const Actor& actor, Time now) {
   Filter filter;
   filter.ids = {id};
-  const auto replay_id = InsertReplay(db,
-                                      {.kind = "replay",
-                                       .filter = FilterToJson(filter),
-                                       .digest = digest.Hex(),
-                                       .count = 1,
-                                       .released_through = id,
-                                       .pace = {}},
-                                      actor, now);
-  if (!replay_id) return replay_id;
-  auto item = db.Prepare("INSERT INTO replay_items (replay_id, event_id, state) VALUES (?1, ?2, ?3)")
-                  .Bind(1, *replay_id)
-                  .Bind(2, id)
-                  .Bind(3, static_cast<int>(ItemState::open))
+  const std::string name = CleanText(actor.name, 200), reason = CleanText(actor.reason, 4'096);
+  const std::string filter_json = FilterToJson(filter), digest = HexEncode(Sha256(std::to_string(id)));
+  Statement insert = db.Prepare(
+      "INSERT INTO replays (kind, state, created_at, actor, reason, filter, digest, count, batch_size, stagger_us, "
+      "next_batch_at, mark_at, next_mark_at) VALUES ('replay', 'running', ?1, ?2, ?3, ?4, ?5, 1, 1, 0, ?1, ?1, ?1)");
+  auto done = insert.Bind(1, ToMicros(now)).Bind(2, name).Bind(3, reason).Bind(4, filter_json).Bind(5, digest).Run();
+  if (!done) return std::unexpected(done.error());
+  const std::int64_t replay_id = sqlite3_last_insert_rowid(db.handle());
+  auto item = db.Prepare("INSERT INTO replay_items (replay_id, source, event_id, state) VALUES (?1, ?2, ?3, 1)")
+                  .Bind(1, replay_id)
+                  .Bind(2, source)
+                  .Bind(3, id)
                   .Run();
   if (!item) return std::unexpected(item.error());
+  auto of = db.Prepare(
+                  "INSERT INTO replay_sources (replay_id, source, queued, open, released_through) "
+                  "VALUES (?1, ?2, 0, 1, ?3)")
+                .Bind(1, replay_id)
+                .Bind(2, source)
+                .Bind(3, id)
+                .Run();
+  if (!of) return std::unexpected(of.error());
   return replay_id;
 }
 
-Result<std::vector<RunningReplay>> RunningReplays(Db& db) {
+Result<std::optional<std::int64_t>> ReplayThatHolds(Db& db, EventId id, std::int64_t source) {
   Statement rows = db.Prepare(
-      "SELECT r.id, r.batch_size, r.stagger_us, r.next_batch_at FROM replays r "
-      "WHERE r.state IN ('running', 'paused') AND r.state = 'running' AND r.queued > 0 ORDER BY r.id");
+      "SELECT o.id FROM replays o INDEXED BY replays_holding CROSS JOIN replay_items i ON i.replay_id = o.id "
+      "AND i.source = ?2 AND i.event_id = ?1 AND i.state = 0 "
+      "WHERE o.state IN ('plan', 'canary', 'running', 'paused', 'stopped') AND o.queued > 0 LIMIT 1");
+  auto row = rows.Bind(1, id).Bind(2, source).Step();
+  if (!row) return std::unexpected(row.error());
+  if (!*row) return std::nullopt;
+  return rows.Int(0);
+}
+
+Result<std::vector<RunningReplay>> RunningReplays(Db& db) {
+  // One statement, so that one moment is seen. In the canary only its own letters may be handed over.
+  Statement rows = db.Prepare(
+      "SELECT r.id, r.state = 'canary', r.batch_size, r.stagger_us, r.next_batch_at, r.stop_percent, r.recent, "
+      "r.recent_n, r.canary_left, r.canary_ended, r.canary_dead, n.name, s.queued, s.open, s.retrying, "
+      "CASE WHEN r.state = 'canary' THEN (SELECT count(*) FROM replay_items i INDEXED BY replay_items_canary "
+      "WHERE i.replay_id = r.id AND i.source = s.source AND i.canary = 1 AND i.state = 0) END "
+      "FROM replays r INDEXED BY replays_active CROSS JOIN replay_sources s ON s.replay_id = r.id "
+      "CROSS JOIN names n ON n.id = s.source "
+      "WHERE r.state IN ('plan', 'canary', 'running') AND r.state <> 'plan' "
+      "AND (r.queued > 0 OR r.state = 'canary') ORDER BY r.id");
   std::vector<RunningReplay> running;
   for (;;) {
     auto row = rows.Step();
     if (!row) return std::unexpected(row.error());
     if (!*row) return running;
-    running.push_back({.id = rows.Int(0),
-                       .batch_size = static_cast<int>(rows.Int(1)),
-                       .stagger = Duration(rows.Int(2)),
-                       .next_batch_at = FromMicros(rows.Int(3))});
+    if (running.empty() || running.back().id != rows.Int(0)) {
+      RunningReplay& r = running.emplace_back();
+      r.id = rows.Int(0);
+      r.canary = rows.Int(1) != 0;
+      r.batch_size = static_cast<int>(rows.Int(2));
+      r.stagger = Duration(rows.Int(3));
+      r.next_batch_at = FromMicros(rows.Int(4));
+      r.stop_percent = static_cast<int>(rows.Int(5));
+      r.recent = static_cast<int>(std::min<std::int64_t>(rows.Int(7), kRecentEnds));
+      const auto bits = static_cast<std::uint64_t>(rows.Int(6)) & ((std::uint64_t{1} << r.recent) - 1);
+      r.recent_dead = std::popcount(bits);
+      r.canary_left = rows.Int(8);
+      r.canary_ended = rows.Int(9);
+      r.canary_dead = rows.Int(10);
+    }
+    running.back().sources.push_back({.source = rows.String(11),
+                                      .queued = rows.IsNull(15) ? rows.Int(12) : rows.Int(15),
+                                      .open = rows.Int(13),
+                                      .retrying = rows.Int(14)});
   }
 }
 
-Result<std::int64_t> ReleaseReplayBatch(Db& db, Counts& counts, Lanes& lanes, std::int64_t replay_id, int n, Time now) {
-  const auto replay = ReadRunning(db, replay_id);
-  if (!replay) return std::unexpected(replay.error());
-  if (!replay->running) return 0;
-  const auto ids = NextQueued(db, replay_id, replay->released_through, std::max(n, 0));
-  if (!ids) return std::unexpected(ids.error());
-  for (const EventId id : *ids) {
-    if (auto done = ReleaseOne(db, counts, lanes, *replay, replay_id, id, now); !done)
-      return std::unexpected(done.error());
+Result<std::map<std::string, std::int64_t>> CountLiveDue(Db& db, std::span<const std::string> sources, Time now,
+                                                         int at_most) {
+  std::map<std::string, std::int64_t> due;
+  for (const std::string& source : sources) {
+    // Bounded twice: letters of replays stand between them, but never more than their window.
+    Statement rows = db.Prepare(
+        "SELECT count(*) FROM (SELECT 1 FROM events INDEXED BY events_due WHERE state = 0 AND behind = 0 "
+        "AND source = (SELECT id FROM names WHERE name = ?1) AND due_at <= ?2 AND replaying = 0 LIMIT ?3)");
+    const auto row = rows.Bind(1, source).Bind(2, ToMicros(now)).Bind(3, at_most).Step();
+    if (!row) return std::unexpected(row.error());
+    due[source] = rows.Int(0);
   }
-  auto set = db.Prepare(
-                   "UPDATE replays SET next_batch_at = ?2, queued = queued - ?3, "
-                   "released_through = max(released_through, ?4) WHERE id = ?1")
-                 .Bind(1, replay_id)
-                 .Bind(2, ToMicros(now) + replay->stagger_us)
-                 .Bind(3, static_cast<std::int64_t>(ids->size()))
-                 .Bind(4, ids->empty() ? 0 : ids->back())
+  return due;
+}
+
+Result<std::int64_t> ReleaseItems(Db& db, Counts& counts, Lanes& lanes, const ReleaseOrder& order) {
+  const auto replay = ReadReleasing(db, order.replay_id);
+  if (!replay) return std::unexpected(replay.error());
+  if (!replay->goes_on) return 0;
+  auto queues = QueuesOf(db, order.replay_id);
+  if (!queues) return std::unexpected(queues.error());
+  const auto items = NextItems(db, *replay, *queues, order);
+  if (!items) return std::unexpected(items.error());
+  std::map<std::int64_t, Taken> taken;
+  for (const auto& [id, source] : *items) {
+    const auto released = ReleaseOne(db, counts, lanes, *replay, id, source, order.now);
+    if (!released) return std::unexpected(released.error());
+    Taken& of = taken[source];
+    ++of.n;
+    of.released += *released;
+    of.last = id;
+  }
+  for (const auto& [source, of] : taken) {
+    if (auto done = MoveOn(db, *replay, source, of); !done) return std::unexpected(done.error());
+  }
+  const std::int64_t next =
+      order.next_batch_at ? ToMicros(*order.next_batch_at) : ToMicros(order.now) + replay->stagger_us;
+  auto set = db.Prepare("UPDATE replays SET next_batch_at = ?2, queued = queued - ?3 WHERE id = ?1")
+                 .Bind(1, order.replay_id)
+                 .Bind(2, next)
+                 .Bind(3, std::ssize(*items))
                  .Run();
   if (!set) return std::unexpected(set.error());
   Statement left = db.Prepare("SELECT queued FROM replays WHERE id = ?1");
-  if (auto row = left.Bind(1, replay_id).Step(); !row) return std::unexpected(row.error());
+  if (auto row = left.Bind(1, order.replay_id).Step(); !row) return std::unexpected(row.error());
   return left.Int(0);
 }
 
-Result<void> EndReplayItem(Db& db, Counts& counts, std::int64_t replay_id, EventId id, ReplayResult result,
-                           FailureClass failure_class, Time now) {
-  if (result == ReplayResult::none) return {};
-  auto ended =
-      db.Prepare(
-            "UPDATE replay_items SET state = 1, result = ?3, class = ?4 WHERE replay_id = ?1 AND event_id = ?2 "
-            "AND state = 0 AND ?2 <= (SELECT released_through FROM replays WHERE id = ?1)")
-          .Bind(1, replay_id)
-          .Bind(2, id)
-          .Bind(3, static_cast<int>(result))
-          .Bind(4, static_cast<int>(failure_class))
-          .Run();
-  if (!ended) return ended;
-  if (db.Changes() == 1) counts.EndItems(replay_id, 1, now);
+Result<void> EndReplayItem(Db& db, Counts& counts, const ReplayEnd& end) {
+  if (end.result == ReplayResult::none) return {};
+  Statement item = db.Prepare(
+      "SELECT state, canary FROM replay_items WHERE replay_id = ?1 AND source = ?2 AND event_id = ?3 "
+      "AND state IN (1, 2)");
+  const auto found = item.Bind(1, end.replay_id).Bind(2, end.source).Bind(3, end.id).Step();
+  if (!found) return std::unexpected(found.error());
+  if (!*found) return {};
+  const ItemEnd ended{.was = static_cast<ItemState>(item.Int(0)),
+                      .canary = item.Int(1) != 0,
+                      .result = static_cast<int>(end.result),
+                      .parked = end.failure_class != FailureClass::exhausted,
+                      .suppressed = end.suppressed};
+  auto written = db.Prepare(
+                       "UPDATE replay_items SET state = 3, result = ?4, class = ?5 "
+                       "WHERE replay_id = ?1 AND source = ?2 AND event_id = ?3 AND state IN (1, 2)")
+                     .Bind(1, end.replay_id)
+                     .Bind(2, end.source)
+                     .Bind(3, end.id)
+                     .Bind(4, static_cast<int>(end.result))
+                     .Bind(5, static_cast<int>(end.failure_class))
+                     .Run();
+  if (!written) return written;
+  counts.replays().End(end.replay_id, end.source, ended, end.at);
   return {};
 }
 
-Result<ReplayProgress> GetReplay(Db& db, std::int64_t replay_id) {
-  static const std::string kSql =
-      std::string(kProgress) +
-      "FROM replays r LEFT JOIN replay_items i ON i.replay_id = r.id WHERE r.id = ?1 GROUP BY r.id";
-  Statement rows = db.Prepare(kSql);
-  auto row = rows.Bind(1, replay_id).Step();
-  if (!row) return std::unexpected(row.error());
-  if (!*row) return Fail(ErrorKind::not_found, "replay_not_found", fmt::format("There is no replay {}.", replay_id));
-  return ReadProgress(rows);
-}
-
-Result<std::vector<ReplayProgress>> RecentReplays(Db& db, int limit) {
-  static const std::string kSql = std::string(kProgress) +
-                                  "FROM (SELECT * FROM replays ORDER BY id DESC LIMIT ?1) r "
-                                  "LEFT JOIN replay_items i ON i.replay_id = r.id GROUP BY r.id ORDER BY r.id DESC";
-  Statement rows = db.Prepare(kSql);
-  rows.Bind(1, std::clamp(limit, 1, kMaxRows));
-  std::vector<ReplayProgress> list;
-  for (;;) {
-    auto row = rows.Step();
-    if (!row) return std::unexpected(row.error());
-    if (!*row) return list;
-    list.push_back(ReadProgress(rows));
-  }
+Result<void> RetryReplayItem(Db& db, Counts& counts, std::int64_t replay_id, std::int64_t source, EventId id) {
+  auto written = db.Prepare(
+                       "UPDATE replay_items SET state = 2 "
+                       "WHERE replay_id = ?1 AND source = ?2 AND event_id = ?3 AND state = 1")
+                     .Bind(1, replay_id)
+                     .Bind(2, source)
+                     .Bind(3, id)
+                     .Run();
+  if (!written) return written;
+  if (db.Changes() == 1) counts.replays().Retrying(replay_id, source);
+  return {};
 }
 
 }  // namespace dlo::store

@@ -168,7 +168,7 @@ Result<void> Reopen(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, 
 
 Result<std::int64_t> ReplayOne(Db& db, Counts& counts, Lanes& lanes, const LetterRow& row, const Actor& actor,
                                Time now) {
-  auto replay_id = CreateSingleReplay(db, row.id, actor, now);
+  auto replay_id = CreateSingleReplay(db, row.id, row.source, actor, now);
   if (!replay_id) return replay_id;
   auto moved = MoveToReplay(db, counts, lanes, row, *replay_id, now);
   if (!moved) return std::unexpected(moved.error());
@@ -179,14 +179,25 @@ Result<std::int64_t> ReplayOne(Db& db, Counts& counts, Lanes& lanes, const Lette
   return replay_id;
 }
 
+/// A letter is in one replay at a time.
+Result<void> CheckFree(Db& db, const LetterRow& row) {
+  const auto holder = ReplayThatHolds(db, row.id, row.source);
+  if (!holder) return std::unexpected(holder.error());
+  if (!*holder) return {};
+  return Conflict("in_replay", fmt::format("Event {} waits for its turn in replay {}; wait for it, or cancel that "
+                                           "replay first.",
+                                           row.id, **holder));
+}
+
 /// What can be refused for the request itself, once the state allows the act.
-Result<void> CheckRequest(const TriageAct& act, const LetterRow& row) {
+Result<void> CheckRequest(Db& db, const TriageAct& act, const LetterRow& row) {
   if (act.act == Act::replay && row.failure_class == FailureClass::corrupt) {
     return Conflict("corrupt",
                     fmt::format("The stored bytes of event {} fail their digest and are never sent; restore the "
                                 "journal from a backup.",
                                 row.id));
   }
+  if (act.act == Act::replay) return CheckFree(db, row);
   if (act.act == Act::hold && act.hold.link.find_first_not_of(" \t\r\n") == std::string::npos) {
     return Fail(ErrorKind::invalid, "link_missing", "Holding a letter needs the link to the issue that must be fixed.");
   }
@@ -285,7 +296,7 @@ Result<Letter> ApplyTriage(Db& db, Counts& counts, Lanes& lanes, const TriageAct
   const LetterRow& before = **row;
   const auto to = Target(act.act, before.state);
   if (!to) return Refuse(act.act, before);
-  if (auto ok = CheckRequest(act, before); !ok) return std::unexpected(ok.error());
+  if (auto ok = CheckRequest(db, act, before); !ok) return std::unexpected(ok.error());
 
   Result<void> done;
   std::int64_t replay_id = 0;

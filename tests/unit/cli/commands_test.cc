@@ -385,6 +385,49 @@ TEST_F(Commands, StoppingToWatchLeavesTheReplayAndSaysSo) {
   EXPECT_THAT(ran.err, HasSubstr("dlo replays 5"));
 }
 
+TEST_F(Commands, AReplayThatHaltedEndsTheWatchAndSaysWhatToDo) {
+  server.On("POST /v1/replays", 200, kPlan);
+  server.On("POST /v1/replays", 202, R"({"id":5,"count":3})");
+  server.On(
+      "GET /v1/replays/5", 200,
+      R"({"id":5,"state":"stopped","word":"11 of 20 are dead again","count":3,"requeued":3,"skipped":0,"committed":1,)"
+      R"("dead_again":2,"remaining":0})");
+  Ran ran = runner.Run({"replay", "--all", "--yes", "--canary", "2", "--rate", "5", "--stagger-ms", "70"});
+  EXPECT_EQ(ran.code, kPartly);
+  EXPECT_THAT(ran.err, HasSubstr("11 of 20 are dead again"));
+  EXPECT_THAT(ran.err, HasSubstr("dlo replays resume 5"));
+  EXPECT_THAT(server.calls()[1], HasSubstr(R"("canary":2)"));
+  EXPECT_THAT(server.calls()[1], HasSubstr(R"("stagger_ms":70)"));
+}
+
+TEST_F(Commands, ReplaysAreListedShownAndSteered) {
+  const std::string progress =
+      R"({"id":5,"state":"paused","word":"lunch","word_of":"ann","kind":"replay","count":3,"requeued":1,"queued":2,)"
+      R"("running":0,"skipped":0,"committed":1,"already_applied":0,"dead_again":0,"remaining":2,"stop_percent":50})";
+  server.On("GET /v1/replays", 200, R"({"items":[)" + progress + R"(],"next":null})");
+  server.On("GET /v1/replays/5", 200, progress);
+  server.On("GET /v1/replays/5/items?limit=50&result=dead_again", 200,
+            R"({"items":[{"id":7,"state":"ended","result":"dead_again","reason":"permanent: gone"}],"next":"7"})");
+  for (const char* act : {"pause", "resume", "cancel"})
+    server.On("POST /v1/replays/5/" + std::string(act), 200, progress);
+  for (const auto& words : {std::vector<std::string>{"replays"}, {"replays", "list"}}) {
+    EXPECT_THAT(runner.Run(words).out, HasSubstr("paused"));
+  }
+  for (const auto& words : {std::vector<std::string>{"replays", "5"}, {"replays", "show", "5"}}) {
+    EXPECT_THAT(runner.Run(words).out, HasSubstr("said ann: lunch"));
+  }
+  const Ran items = runner.Run({"replays", "items", "5", "--result", "dead_again"});
+  EXPECT_THAT(items.out, HasSubstr("permanent: gone"));
+  EXPECT_THAT(items.err, HasSubstr("--cursor 7"));
+  for (const char* act : {"pause", "resume", "cancel"}) {
+    EXPECT_THAT(runner.Run({"replays", act, "5", "--reason", "why"}).out, HasSubstr("paused: replay 5: 1 of 3"));
+    EXPECT_EQ(server.calls().back(), "POST /v1/replays/5/" + std::string(act) + R"( {"reason":"why"})");
+  }
+  EXPECT_EQ(runner.Run({"replays", "5", "--json"}).out, progress + "\n");
+  EXPECT_EQ(runner.Run({"replays", "pause"}).code, kUsage);
+  EXPECT_EQ(runner.Run({"replays", "show", "x"}).code, kUsage);
+}
+
 TEST_F(Commands, DrainCountsAsksAndReports) {
   server.On("GET /v1/dead-letters/count?state=dead&class=exhausted&source=stripe", 200, R"({"count":3})");
   server.On("POST /v1/drain", 200, R"({"committed":3,"requeued":0,"parked":0})");

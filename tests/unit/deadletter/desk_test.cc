@@ -99,6 +99,31 @@ TEST_F(DeskTest, AHoldNeedsALinkAndAFutureDate) {
   EXPECT_EQ(store.acts.back().hold.link, "https://issues/7");
 }
 
+TEST_F(DeskTest, SteeringAReplayNeedsAnActorAndAReplay) {
+  store.Add(1);
+  const auto plan = desk.RequeueWhere({}, {}, actor);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(desk.Pause(plan->id, {.name = ""}).error().code, "no_actor");
+  EXPECT_EQ(desk.Cancel(9, actor).error().code, "replay_not_found");
+  EXPECT_EQ(desk.PauseOrThrow(plan->id, actor).state, "paused");
+  EXPECT_EQ(desk.ResumeOrThrow(plan->id, actor).state, "running");
+  EXPECT_EQ(desk.CancelOrThrow(plan->id, actor).state, "cancelled");
+  EXPECT_EQ(store.steered.size(), 3U);
+  EXPECT_EQ(store.last_actor.reason, "fixed upstream");
+  EXPECT_THROW(desk.PauseOrThrow(9, actor), Failure);
+}
+
+TEST_F(DeskTest, ItemsOfAReplayHaveBoundsAsPagesDo) {
+  store.Add(1);
+  const auto plan = desk.RequeueWhere({}, {}, actor);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(desk.ItemsOrThrow(plan->id, {.state = "queued", .result = ""}, 500).items.at(0).id, 1);
+  EXPECT_EQ(store.last_items.state, "queued");
+  EXPECT_EQ(desk.Items(plan->id, {}, 0, "").error().code, "bad_limit");
+  EXPECT_EQ(desk.Items(plan->id, {}, 501, "").error().code, "bad_limit");
+  EXPECT_EQ(desk.Items(9, {}, 50, "").error().code, "replay_not_found");
+}
+
 TEST_F(DeskTest, TheCodeOtherNeedsAReason) {
   store.Add(1);
   EXPECT_EQ(desk.Resolve(1, ResolveCode::other, {.name = "ada"}).error().code, "reason_missing");

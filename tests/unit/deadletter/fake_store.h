@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 
 #include "store/store.h"
 
@@ -42,6 +43,9 @@ class FakeStore : public store::Store {
   std::int64_t next_replay = 1;
   std::vector<EventId> released;
   std::vector<std::pair<Time, int>> batches;
+  std::vector<store::ReleaseOrder> orders;
+  std::map<std::string, std::int64_t> live_due;
+  std::vector<std::tuple<std::int64_t, store::ReplayAct, std::string>> steered;
   std::function<void(ReplayRun&, EventId)> on_release = [](ReplayRun& r, EventId) {
     ++r.progress.committed;
     --r.progress.remaining;
@@ -193,12 +197,17 @@ class FakeStore : public store::Store {
   Result<std::vector<store::RunningReplay>> Running() override {
     std::vector<store::RunningReplay> running;
     for (const auto& [id, r] : replays) {
-      if (!r.queued.empty()) running.push_back(r.pace);
+      if (r.queued.empty() && !r.pace.canary) continue;
+      if (r.progress.state != "running" && r.progress.state != "canary") continue;
+      running.push_back(r.pace);
     }
     return running;
   }
-  Result<std::int64_t> ReleaseBatch(std::int64_t id, int n, Time now) override {
-    ReplayRun& r = replays.at(id);
+  Result<std::int64_t> Release(const store::ReleaseOrder& order) override {
+    ReplayRun& r = replays.at(order.replay_id);
+    const Time now = order.now;
+    const int n = static_cast<int>(order.n);
+    orders.push_back(order);
     batches.emplace_back(now, n);
     for (int i = 0; i < n && !r.queued.empty(); ++i) {
       released.push_back(r.queued.front());
@@ -206,9 +215,34 @@ class FakeStore : public store::Store {
       on_release(r, r.queued.front());
       r.queued.pop_front();
     }
-    r.pace.next_batch_at = now + r.pace.stagger;
+    r.pace.next_batch_at = order.next_batch_at.value_or(now + r.pace.stagger);
     if (r.progress.remaining == 0) r.progress.state = "done";
     return static_cast<std::int64_t>(r.queued.size());
+  }
+  Result<ReplayProgress> Act(std::int64_t id, store::ReplayAct act, const Actor& actor, Time) override {
+    const auto found = replays.find(id);
+    if (found == replays.end()) return Fail(ErrorKind::not_found, "replay_not_found", "There is no such replay.");
+    last_actor = actor;
+    steered.emplace_back(id, act, actor.reason);
+    static const char* const kTo[] = {"paused", "running", "cancelled", "stopped", "running"};
+    found->second.progress.state = kTo[static_cast<int>(act)];
+    found->second.pace.canary = false;
+    return found->second.progress;
+  }
+  ReplayItemFilter last_items;
+  Result<ReplayItems> Items(std::int64_t id, const ReplayItemFilter& filter, int limit,
+                            const std::string& cursor) override {
+    last_items = filter;
+    last_limit = limit;
+    last_cursor = cursor;
+    if (!replays.contains(id)) return Fail(ErrorKind::not_found, "replay_not_found", "There is no such replay.");
+    ReplayItems page;
+    for (const EventId event : replays.at(id).queued) page.items.push_back({.id = event, .state = "queued"});
+    page.next = "7";
+    return page;
+  }
+  Result<std::map<std::string, std::int64_t>> LiveDue(std::span<const std::string>, Time, int) override {
+    return live_due;
   }
   Result<ReplayProgress> Get(std::int64_t id) override {
     const auto found = replays.find(id);

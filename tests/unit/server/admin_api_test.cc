@@ -377,8 +377,37 @@ TEST_F(AdminApiTest, AReplayOfMany) {
   EXPECT_EQ(Get("/v1/replays/2").status, 404);
   EXPECT_EQ(Post("/v1/replays", "{}").status, 400);
   EXPECT_EQ(Post("/v1/replays", R"({"filter":{"typ":"x"}})").status, 400);
-  EXPECT_EQ(Post("/v1/replays", R"({"filter":{},"canary":5})").status, 400);
+  EXPECT_EQ(Post("/v1/replays", R"({"filter":{},"canary":101})").status, 400);
+  EXPECT_EQ(Post("/v1/replays", R"({"filter":{},"stop_percent":0})").status, 400);
   EXPECT_EQ(Post("/v1/replays", R"({"filter":{},"batch_size":0})").status, 400);
+}
+
+TEST_F(AdminApiTest, AReplayIsSteeredAndItsLettersListed) {
+  store.Add(1);
+  store.Add(2);
+  ASSERT_EQ(Post("/v1/replays", R"({"filter":{},"canary":3,"rate":5})").status, 202);
+  const auto page = json::parse(Get("/v1/replays/1/items?state=queued&result=&limit=2&cursor=1").body);
+  EXPECT_EQ(page.at("items").as_array().size(), 2U);
+  EXPECT_EQ(page.at("items").at(0).at("state").as_string(), "queued");
+  EXPECT_EQ(page.at("next").as_string(), "7");
+  EXPECT_EQ(store.last_cursor, "1");
+  for (const char* bad : {"?limit=0", "?limit=501", "?stat=x", "?state=a&state=b"})
+    EXPECT_EQ(Get(std::string("/v1/replays/1/items") + bad).status, 400) << bad;
+  EXPECT_EQ(Get("/v1/replays/9/items").status, 404);
+  EXPECT_EQ(Get("/v1/replays/x/items").status, 404);
+  const struct {
+    const char* act;
+    const char* state;
+  } rows[] = {{"pause", "paused"}, {"resume", "running"}, {"cancel", "cancelled"}};
+  for (const auto& row : rows) {
+    const auto answer = Post(std::string("/v1/replays/1/") + row.act, R"({"reason":"tea"})");
+    EXPECT_EQ(answer.status, 200) << row.act;
+    EXPECT_EQ(json::parse(answer.body).at("state").as_string(), row.state);
+    EXPECT_EQ(store.last_actor.reason, "tea");
+    EXPECT_EQ(Post(std::string("/v1/replays/9/") + row.act, "{}").status, 404);
+    EXPECT_EQ(Post(std::string("/v1/replays/1/") + row.act, R"({"why":"x"})").status, 400);
+    EXPECT_EQ(Post(std::string("/v1/replays/1/") + row.act, R"({"reason":7})").status, 400);
+  }
 }
 
 TEST_F(AdminApiTest, ADrainAnswersItsThreeNumbersOrItsReplay) {

@@ -2,10 +2,13 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "env/random.h"
 #include "store/embedded/access.h"
+#include "store/embedded/replay_acts.h"
+#include "store/embedded/replay_plan.h"
 #include "store/embedded/triage.h"
 #include "store/pace.h"
 #include "unit/store/letters_fixture.h"
@@ -18,13 +21,49 @@ const Time kNow = kStart + std::chrono::hours(24);
 
 class Replays : public LettersFixture {
  protected:
+  /// As the store makes one, with nothing in between the steps.
   Result<ReplayPlan> Create(const Filter& filter, const ReplayOptions& options = {},
                             const std::string& kind = "replay") {
-    return InTransaction([&](Counts&) { return CreateReplay(*db_, filter, options, kind, actor_, kNow); });
+    return InTransaction([&](Counts&) -> Result<ReplayPlan> {
+      auto plan = BeginPlan(*db_, filter, options, kind, actor_, kNow);
+      if (!plan) return std::unexpected(plan.error());
+      while (!plan->complete) {
+        if (auto done = FreezeStep(*db_, filter, *plan, step_, -1); !done) return std::unexpected(done.error());
+      }
+      auto frozen = SumUp(*db_, plan->id, options.canary);
+      if (!frozen) return std::unexpected(frozen.error());
+      EXPECT_EQ(frozen->plan.count, plan->frozen);
+      frozen->plan.in_other_replay = OrThrow(CountInOthers(*db_, filter, plan->id));
+      if (auto done = StartPlan(*db_, *frozen, filter, options, kind, actor_, kNow); !done)
+        return std::unexpected(done.error());
+      return frozen->plan;
+    });
   }
-  std::int64_t Release(std::int64_t replay_id, int n, Time now = kNow) {
-    return OrThrow(
-        InTransaction([&](Counts& counts) { return ReleaseReplayBatch(*db_, counts, lanes_, replay_id, n, now); }));
+  std::int64_t Release(std::int64_t replay_id, int n, Time now = kNow, std::map<std::string, std::int64_t> most = {}) {
+    return OrThrow(InTransaction([&](Counts& counts) {
+      return ReleaseItems(*db_, counts, lanes_,
+                          {.replay_id = replay_id, .n = n, .most = most, .now = now, .next_batch_at = {}});
+    }));
+  }
+  ReplayProgress Get(std::int64_t replay_id) { return OrThrow(GetReplay(*db_, replay_id, kNow)); }
+  Result<ReplayProgress> Steer(std::int64_t replay_id, ReplayAct act) {
+    return InTransaction([&](Counts&) { return ApplyReplayAct(*db_, replay_id, act, actor_, kNow); });
+  }
+  /// "1 committed, 2 skipped: state".
+  std::string ItemsText(std::int64_t replay_id, const ReplayItemFilter& filter = {}) {
+    std::string text;
+    for (const ReplayItem& item : OrThrow(ReadReplayItems(*db_, replay_id, filter, 100, "")).items) {
+      text +=
+          (text.empty() ? "" : ", ") + std::to_string(item.id) + " " + (item.result.empty() ? item.state : item.result);
+      if (item.result == "skipped") text += ": " + item.reason;
+    }
+    return text;
+  }
+  /// Handed to the dispatcher by another replay.
+  void MoveElsewhere(EventId id) {
+    OrThrow(InTransaction([&](Counts& counts) {
+      return MoveToReplay(*db_, counts, lanes_, *OrThrow(ReadLetterRow(*db_, id)), 99, kNow);
+    }));
   }
   /// As the queue does when an attempt ends a replay.
   void End(std::int64_t replay_id, EventId id, ReplayResult result, FailureClass failure_class = FailureClass::none) {
@@ -44,7 +83,13 @@ class Replays : public LettersFixture {
       counts.Move(row.source, row.state, row.failure_class, to, failure_class);
       lanes_.Leave(row.lane, id);
       OrThrow(lanes_.Settle(*db_, row.lane));
-      return EndReplayItem(*db_, counts, replay_id, id, result, failure_class, kNow);
+      return EndReplayItem(*db_, counts,
+                           {.replay_id = replay_id,
+                            .source = row.source,
+                            .id = id,
+                            .result = result,
+                            .failure_class = failure_class,
+                            .at = kNow});
     }));
   }
   std::vector<EventId> Items(std::int64_t replay_id) {
@@ -55,6 +100,7 @@ class Replays : public LettersFixture {
     return ids;
   }
   std::vector<EventId> Selected(const Filter& filter) { return Items(OrThrow(Create(filter)).id); }
+  int step_ = 3;
   std::string StateOf(EventId id) {
     return std::string(Name(static_cast<State>(Number("SELECT state FROM events WHERE id = " + std::to_string(id)))));
   }
@@ -131,46 +177,6 @@ TEST_F(Replays, APlanChangesNothingAndSaysWhatItWouldTake) {
       Number(
           "SELECT (SELECT count(*) FROM replays) + (SELECT count(*) FROM replay_items) + (SELECT count(*) FROM audit)"),
       0);
-  const ReplayPlan dry = OrThrow(Create({}, {.max = 2, .dry_run = true}));
-  EXPECT_TRUE(dry.over_cap);
-  EXPECT_EQ(dry.count, 3);
-  EXPECT_EQ(Number("SELECT count(*) FROM replays"), 0);
-}
-
-TEST_F(Replays, TheCapRefusesWhatIsOverItAndLeavesNothing) {
-  for (int i = 0; i < 10; ++i) Add();
-  struct Row {
-    std::int64_t max;
-    bool force, created;
-  };
-  for (const Row& row : {Row{11, false, true}, Row{10, false, true}, Row{9, false, false}, Row{0, false, false},
-                         Row{9, true, true}, Row{INT64_MAX, false, true}}) {
-    SCOPED_TRACE(row.max);
-    const auto plan = Create({}, {.max = row.max, .force = row.force});
-    EXPECT_EQ(plan.has_value(), row.created);
-    if (row.created) {
-      EXPECT_EQ(plan->count, 10);
-      EXPECT_EQ(plan->over_cap, row.max < 10);
-      OrThrow(db_->Exec("UPDATE replays SET state = 'cancelled'"));
-    } else {
-      EXPECT_EQ(plan.error().kind, ErrorKind::too_large);
-      EXPECT_EQ(plan.error().code, "replay_too_large");
-      EXPECT_NE(plan.error().message.find("selects 10 letters"), std::string::npos) << plan.error().message;
-    }
-    EXPECT_EQ(Number("SELECT count(*) FROM replays WHERE state = 'running'"), 0);
-    EXPECT_EQ(Number("SELECT count(*) FROM audit"), Number("SELECT count(*) FROM replays"));
-  }
-}
-
-TEST_F(Replays, ARefusalLeavesNothingInsideACallersTransactionThatGoesOn) {
-  Add();
-  Add();
-  OrThrow(db_->Exec("BEGIN"));
-  EXPECT_EQ(CreateReplay(*db_, {}, {.max = 1}, "replay", actor_, kNow).error().code, "replay_too_large");
-  EXPECT_EQ(OrThrow(CreateReplay(*db_, {}, {}, "replay", actor_, kNow)).count, 2);
-  OrThrow(db_->Exec("COMMIT"));
-  EXPECT_EQ(Number("SELECT count(*) FROM replays"), 1);
-  EXPECT_EQ(Number("SELECT count(*) FROM replay_items"), 2);
 }
 
 TEST_F(Replays, CreatingIsRecordedWithFilterCountAndDigest) {
@@ -192,14 +198,6 @@ TEST_F(Replays, CreatingIsRecordedWithFilterCountAndDigest) {
   EXPECT_EQ(Number("SELECT count(*) FROM audit"), 2);
 }
 
-TEST_F(Replays, ADrainTakesExhaustedLettersWhateverWasAsked) {
-  Add();
-  Add({.failure_class = FailureClass::exhausted});
-  Filter filter;
-  filter.classes = {FailureClass::permanent};
-  EXPECT_EQ(Items(OrThrow(Create(filter, {}, "drain")).id), std::vector<EventId>{2});
-}
-
 TEST_F(Replays, TwoOfOneFilterTakeDisjointSets) {
   for (int i = 0; i < 4; ++i) Add();
   const auto first = OrThrow(Create({}));
@@ -217,7 +215,7 @@ TEST_F(Replays, AnEmptySelectionIsDoneAtOnce) {
   const auto plan = OrThrow(Create({}));
   EXPECT_EQ(plan.count, 0);
   EXPECT_EQ(plan.digest, HexEncode(Sha256("")));
-  EXPECT_EQ(OrThrow(GetReplay(*db_, plan.id)).state, "done");
+  EXPECT_EQ(Get(plan.id).state, "done");
   EXPECT_TRUE(OrThrow(RunningReplays(*db_)).empty());
   EXPECT_EQ(Release(plan.id, 10), 0);
 }
@@ -238,13 +236,13 @@ TEST_F(Replays, ReleaseGoesByReceiptInBatches) {
   EXPECT_EQ(StateOf(4) + StateOf(5), "waitingdead");
   EXPECT_EQ(Release(plan.id, 2), 0);
   EXPECT_TRUE(OrThrow(RunningReplays(*db_)).empty());
-  EXPECT_EQ(OrThrow(GetReplay(*db_, plan.id)).state, "running");  // until their outcomes are known
+  EXPECT_EQ(Get(plan.id).state, "running");  // until their outcomes are known
   EXPECT_EQ(Number("SELECT count(*) FROM events WHERE replaying = 1 AND replays = 1 AND replay_id = " +
                    std::to_string(plan.id)),
             5);
   EXPECT_EQ(Number("SELECT count(*) FROM audit"), 1);
-  EXPECT_EQ(ReleaseReplayBatch(*db_, *std::make_unique<Counts>(), lanes_, 99, 1, kNow).error().code,
-            "replay_not_found");
+  Counts none;
+  EXPECT_EQ(ReleaseItems(*db_, none, lanes_, {.replay_id = 99, .n = 1}).error().code, "replay_not_found");
   ExpectSound();
 }
 
@@ -259,36 +257,32 @@ TEST_F(Replays, SkipWhatChangedSinceItWasFrozen) {
   const auto plan = OrThrow(Create({}));
   Act(2, dlo::Act::resolve);
   Act(3, dlo::Act::hold);
-  Act(4, dlo::Act::replay);
-  for (const EventId id : {5, 6, 7}) Act(id, dlo::Act::replay);
-  const auto single = [&](EventId id) {
-    return Number("SELECT replay_id FROM events WHERE id = " + std::to_string(id));
-  };
-  End(single(5), 5, ReplayResult::dead_again, FailureClass::poison);
-  End(single(6), 6, ReplayResult::committed);
-  End(single(7), 7, ReplayResult::dead_again, FailureClass::corrupt);
+  for (const EventId id : {4, 5, 6, 7}) MoveElsewhere(id);
+  End(99, 5, ReplayResult::dead_again, FailureClass::poison);
+  End(99, 6, ReplayResult::committed);
+  End(99, 7, ReplayResult::dead_again, FailureClass::corrupt);
   EXPECT_EQ(Release(plan.id, 100), 0);
   EXPECT_EQ(StateOf(1) + StateOf(2) + StateOf(3) + StateOf(5) + StateOf(6) + StateOf(7),
             "waitingresolvedhelddeadreplayeddead");
-  const auto progress = OrThrow(GetReplay(*db_, plan.id));
+  const auto progress = Get(plan.id);
   EXPECT_EQ(std::make_tuple(progress.count, progress.requeued, progress.skipped, progress.remaining),
             std::make_tuple(7, 1, 6, 1));
-  EXPECT_EQ(Number("SELECT result FROM replay_items WHERE event_id = 4 AND replay_id = " + std::to_string(plan.id)),
-            kSkippedOtherReplay);
-  EXPECT_EQ(Number("SELECT result FROM replay_items WHERE event_id = 2 AND replay_id = " + std::to_string(plan.id)),
-            kSkippedState);
-  EXPECT_EQ(single(4) == plan.id, false);
+  EXPECT_EQ(ItemsText(plan.id),
+            "1 queued, 2 skipped: state, 3 skipped: state, 4 skipped: in another replay, 5 skipped: poison, "
+            "6 skipped: state, 7 skipped: state");
   ExpectSound();
 }
 
 TEST_F(Replays, ADrainSkipsALetterThatFailedForAnotherReasonMeanwhile) {
   Add({.failure_class = FailureClass::exhausted});
-  const auto plan = OrThrow(Create({}, {}, "drain"));
-  Act(1, dlo::Act::replay);
-  End(Number("SELECT replay_id FROM events"), 1, ReplayResult::dead_again, FailureClass::permanent);
+  Filter exhausted;
+  exhausted.classes = {FailureClass::exhausted};
+  const auto plan = OrThrow(Create(exhausted, {}, "drain"));
+  MoveElsewhere(1);
+  End(99, 1, ReplayResult::dead_again, FailureClass::permanent);
   Release(plan.id, 10);
   EXPECT_EQ(StateOf(1), "dead");
-  EXPECT_EQ(OrThrow(GetReplay(*db_, plan.id)).state, "done");
+  EXPECT_EQ(Get(plan.id).state, "done");
 }
 
 TEST_F(Replays, ProgressCountsEachEndOnceAndTheLastOneEndsTheReplay) {
@@ -301,23 +295,25 @@ TEST_F(Replays, ProgressCountsEachEndOnceAndTheLastOneEndsTheReplay) {
   End(plan.id, 4, ReplayResult::resolved);
   End(plan.id, 5, ReplayResult::dead_again, FailureClass::exhausted);
   End(plan.id, 6, ReplayResult::dead_again, FailureClass::poison);
-  auto p = OrThrow(GetReplay(*db_, plan.id));
+  auto p = Get(plan.id);
   EXPECT_EQ(std::make_tuple(p.count, p.requeued, p.skipped, p.committed, p.dead_again, p.parked, p.remaining),
             std::make_tuple(8, 7, 0, 4, 2, 1, 2));
   EXPECT_EQ(p.state, "running");
   // An answer that comes twice, for a letter of another replay, or with no end changes nothing.
   OrThrow(InTransaction([&](Counts& counts) -> Result<void> {
-    for (const EventId id : {1, 8, 99})
-      OrThrow(EndReplayItem(*db_, counts, plan.id, id, ReplayResult::dead_again, FailureClass::poison, kNow));
-    return EndReplayItem(*db_, counts, plan.id, 7, ReplayResult::none, FailureClass::none, kNow);
+    for (const EventId id : {1, 8, 99}) {
+      OrThrow(EndReplayItem(
+          *db_, counts, {.replay_id = plan.id, .source = 1, .id = id, .result = ReplayResult::dead_again, .at = kNow}));
+    }
+    return EndReplayItem(*db_, counts, {.replay_id = plan.id, .source = 1, .id = 7, .at = kNow});
   }));
-  EXPECT_EQ(OrThrow(GetReplay(*db_, plan.id)).remaining, 2);
-  EXPECT_EQ(OrThrow(GetReplay(*db_, plan.id)).committed, 4);
+  EXPECT_EQ(Get(plan.id).remaining, 2);
+  EXPECT_EQ(Get(plan.id).committed, 4);
   Act(8, dlo::Act::resolve);
   Release(plan.id, 1);
-  EXPECT_EQ(OrThrow(GetReplay(*db_, plan.id)).state, "running");
+  EXPECT_EQ(Get(plan.id).state, "running");
   End(plan.id, 7, ReplayResult::committed);
-  p = OrThrow(GetReplay(*db_, plan.id));
+  p = Get(plan.id);
   EXPECT_EQ(std::make_tuple(p.state, p.requeued, p.skipped, p.committed, p.remaining),
             std::make_tuple("done", 7, 1, 5, 0));
   EXPECT_EQ(Number("SELECT finished_at IS NOT NULL FROM replays"), 1);
@@ -329,8 +325,8 @@ TEST_F(Replays, ASingleReplayIsDoneWithItsLetter) {
   Act(1, dlo::Act::replay);
   const std::int64_t id = Number("SELECT replay_id FROM events");
   End(id, 1, ReplayResult::committed);
-  EXPECT_EQ(OrThrow(GetReplay(*db_, id)).state, "done");
-  EXPECT_EQ(OrThrow(GetReplay(*db_, id)).committed, 1);
+  EXPECT_EQ(Get(id).state, "done");
+  EXPECT_EQ(Get(id).committed, 1);
 }
 
 TEST_F(Replays, AStoppedReplayReleasesNothing) {
@@ -346,12 +342,12 @@ TEST_F(Replays, AStoppedReplayReleasesNothing) {
 TEST_F(Replays, RecentAreNewestFirst) {
   Add();
   for (int i = 0; i < 3; ++i) OrThrow(Create({}));
-  const auto list = OrThrow(RecentReplays(*db_, 2));
+  const auto list = OrThrow(RecentReplays(*db_, 2, kNow));
   ASSERT_EQ(list.size(), 2U);
   EXPECT_EQ(list[0].id, 3);
   EXPECT_EQ(list[1].id, 2);
-  EXPECT_EQ(OrThrow(RecentReplays(*db_, 10))[2].remaining, 1);
-  EXPECT_EQ(GetReplay(*db_, 9).error().code, "replay_not_found");
+  EXPECT_EQ(OrThrow(RecentReplays(*db_, 10, kNow))[2].remaining, 1);
+  EXPECT_EQ(GetReplay(*db_, 9, kNow).error().code, "replay_not_found");
 }
 
 TEST_F(Replays, OrderOfOneSubjectIsThatOfReceiptWhateverTheBatches) {
@@ -371,6 +367,285 @@ TEST_F(Replays, OrderOfOneSubjectIsThatOfReceiptWhateverTheBatches) {
                      "WHERE o.state = 0 AND t.subject = r.subject AND o.id < e.id)"),
               0);
   }
+}
+
+TEST_F(Replays, AreFrozenInStepsOfAnySize) {
+  for (int i = 0; i < 40; ++i) {
+    Add({.source = i % 3 == 0 ? "stripe" : "adyen",
+         .kind = "k" + std::to_string(i % 4),
+         .state = i % 5 == 4 ? State::succeeded : State::dead,
+         .fingerprint = i % 2 == 0 ? "00000000000000aa" : "00000000000000bb"});
+  }
+  Filter group;
+  group.fingerprint = "00000000000000bb";
+  Filter kind;
+  kind.types = {"k1"};
+  Filter ids;
+  for (EventId id = 40; id > 3; id -= 2) ids.ids.push_back(id);
+  for (const Filter& filter : {Filter(), group, kind, ids}) {
+    const ReplayPlan dry = OrThrow(PlanReplay(*db_, filter));
+    EXPECT_GT(dry.count, 0);
+    for (const int step : {1, 2, 7, 1'000}) {
+      SCOPED_TRACE(step);
+      step_ = step;
+      const ReplayPlan plan = OrThrow(Create(filter));
+      EXPECT_EQ(std::tie(plan.count, plan.digest, plan.by_class, plan.by_type, plan.oldest),
+                std::tie(dry.count, dry.digest, dry.by_class, dry.by_type, dry.oldest));
+      OrThrow(Steer(plan.id, ReplayAct::cancel));
+    }
+  }
+}
+
+TEST_F(Replays, AnUnfinishedPlanKeepsItsLettersAndIsDroppedInSteps) {
+  for (int i = 0; i < 9; ++i) Add();
+  auto plan = OrThrow(BeginPlan(*db_, {}, {}, "replay", actor_, kNow));
+  OrThrow(FreezeStep(*db_, {}, plan, 4, -1));
+  EXPECT_FALSE(plan.complete);
+  EXPECT_EQ(OrThrow(UnfinishedPlans(*db_)), std::vector{plan.id});
+  EXPECT_EQ(Selected({}), (std::vector<EventId>{5, 6, 7, 8, 9}));
+  EXPECT_TRUE(OrThrow(RunningReplays(*db_)).size() == 1U);
+  EXPECT_EQ(Steer(plan.id, ReplayAct::pause).error().code, "replay_not_found");
+  int steps = 0;
+  while (!OrThrow(DropPlanStep(*db_, plan.id, 3))) ++steps;
+  EXPECT_EQ(steps, 1);
+  EXPECT_TRUE(OrThrow(UnfinishedPlans(*db_)).empty());
+  EXPECT_EQ(Selected({}), (std::vector<EventId>{1, 2, 3, 4}));
+  EXPECT_TRUE(OrThrow(DropPlanStep(*db_, 2, 3)));  // one that runs is no plan
+  EXPECT_EQ(Items(2).size(), 5U);
+}
+
+TEST_F(Replays, LettersOfAnotherReplayAreCountedAndASingleReplayIsToldWhich) {
+  for (int i = 0; i < 5; ++i) Add();
+  Filter two;
+  two.ids = {2, 4};
+  const auto first = OrThrow(Create(two));
+  EXPECT_EQ(OrThrow(PlanReplay(*db_, {})).in_other_replay, 2);
+  const auto second = OrThrow(Create({}));
+  EXPECT_EQ(std::make_tuple(second.count, second.in_other_replay), std::make_tuple(3, 2));
+  EXPECT_EQ(Get(second.id).in_other_replay, 2);
+  const TriageAct act{.id = 4, .act = dlo::Act::replay};
+  const auto refused = InTransaction([&](Counts& c) { return ApplyTriage(*db_, c, lanes_, act, actor_, kNow); });
+  EXPECT_EQ(refused.error().code, "in_replay");
+  EXPECT_NE(refused.error().message.find("replay " + std::to_string(first.id)), std::string::npos);
+  OrThrow(Steer(first.id, ReplayAct::cancel));
+  Act(4, dlo::Act::replay);  // free again
+  EXPECT_EQ(ItemsText(first.id), "2 skipped: cancelled, 4 skipped: cancelled");
+}
+
+TEST_F(Replays, OneSourceStandsStillWhileAnotherGoesOn) {
+  for (int i = 0; i < 6; ++i) Add({.source = i % 2 == 0 ? "stripe" : "adyen"});
+  const auto plan = OrThrow(Create({}));
+  Release(plan.id, 10, kNow, {{"adyen", 2}});
+  EXPECT_EQ(ItemsText(plan.id, {.state = "queued"}), "1 queued, 2 queued, 3 queued, 4 queued, 5 queued, 6 queued");
+  const auto running = OrThrow(RunningReplays(*db_));
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> of;
+  for (const auto& s : running.at(0).sources) of[s.source] = {s.queued, s.open};
+  EXPECT_EQ(of["stripe"], std::make_pair(std::int64_t{3}, std::int64_t{0}));
+  EXPECT_EQ(of["adyen"], std::make_pair(std::int64_t{1}, std::int64_t{2}));
+  EXPECT_EQ(StateOf(2) + StateOf(4) + StateOf(6) + StateOf(1), "waitingwaitingdeaddead");
+  EXPECT_EQ(Release(plan.id, 3), 1);  // by receipt over both
+  EXPECT_EQ(StateOf(1) + StateOf(3) + StateOf(5) + StateOf(6), "waitingwaitingwaitingdead");
+}
+
+TEST_F(Replays, TheCanaryIsTheFirstOfEachGroupAndOfItsSubject) {
+  Add({.subject = "s1", .fingerprint = "00000000000000aa"});  // 1: canary
+  Add({.subject = "s1", .fingerprint = "00000000000000bb"});  // 2: not the first of s1
+  Add({.subject = "s2", .fingerprint = "00000000000000aa"});  // 3: one of aa is enough
+  Add({.subject = "s3", .fingerprint = "00000000000000bb"});  // 4: canary
+  Add({.fingerprint = "00000000000000cc"});                   // 5: canary, without a subject
+  Add({.fingerprint = "00000000000000cc"});                   // 6
+  const auto plan = OrThrow(Create({}, {.canary = 1}));
+  EXPECT_EQ(plan.canary, 3);
+  EXPECT_EQ(Get(plan.id).state, "canary");
+  auto running = OrThrow(RunningReplays(*db_));
+  EXPECT_EQ(running.at(0).sources.at(0).queued, 3);
+  EXPECT_EQ(Release(plan.id, 10), 3);
+  EXPECT_EQ(Release(plan.id, 10), 3);  // nothing but the canary
+  EXPECT_EQ(StateOf(1) + StateOf(4) + StateOf(5) + StateOf(2) + StateOf(3) + StateOf(6),
+            "waitingwaitingwaitingdeaddeaddead");
+  End(plan.id, 1, ReplayResult::committed);
+  End(plan.id, 4, ReplayResult::dead_again, FailureClass::permanent);
+  End(plan.id, 5, ReplayResult::committed);
+  running = OrThrow(RunningReplays(*db_));
+  EXPECT_EQ(std::make_tuple(running.at(0).canary_left, running.at(0).canary_ended, running.at(0).canary_dead),
+            std::make_tuple(0, 3, 1));
+  EXPECT_EQ(OrThrow(Steer(plan.id, ReplayAct::continue_)).state, "running");
+  EXPECT_EQ(Steer(plan.id, ReplayAct::continue_).error().code, "replay_not_running");
+  EXPECT_EQ(Release(plan.id, 10), 0);
+  EXPECT_EQ(StateOf(2) + StateOf(3) + StateOf(6), "waitingwaitingwaiting");
+  ExpectSound();
+}
+
+TEST_F(Replays, AreSteeredByTheseRules) {
+  struct Row {
+    const char* state;
+    ReplayAct act;
+    const char* to;  // or the code of the refusal
+  };
+  const Row rows[] = {{"running", ReplayAct::pause, "paused"},
+                      {"canary", ReplayAct::pause, "paused"},
+                      {"paused", ReplayAct::pause, "replay_not_running"},
+                      {"stopped", ReplayAct::pause, "replay_not_running"},
+                      {"paused", ReplayAct::resume, "running"},
+                      {"stopped", ReplayAct::resume, "running"},
+                      {"running", ReplayAct::resume, "replay_not_paused"},
+                      {"canary", ReplayAct::resume, "replay_not_paused"},
+                      {"running", ReplayAct::stop, "stopped"},
+                      {"canary", ReplayAct::stop, "stopped"},
+                      {"paused", ReplayAct::stop, "replay_not_running"},
+                      {"running", ReplayAct::cancel, "cancelled"},
+                      {"canary", ReplayAct::cancel, "cancelled"},
+                      {"paused", ReplayAct::cancel, "cancelled"},
+                      {"stopped", ReplayAct::cancel, "cancelled"},
+                      {"cancelled", ReplayAct::cancel, "replay_ended"},
+                      {"cancelled", ReplayAct::resume, "replay_ended"},
+                      {"done", ReplayAct::cancel, "replay_ended"},
+                      {"done", ReplayAct::pause, "replay_ended"},
+                      {"running", ReplayAct::continue_, "replay_not_running"},
+                      {"canary", ReplayAct::continue_, "running"}};
+  Add();
+  for (const Row& row : rows) {
+    SCOPED_TRACE(std::string(row.state) + " " + std::to_string(static_cast<int>(row.act)));
+    OrThrow(db_->Exec("DELETE FROM replays; DELETE FROM replay_items; DELETE FROM replay_sources"));
+    const auto plan = OrThrow(Create({}));
+    OrThrow(db_->Exec("UPDATE replays SET state = '" + std::string(row.state) + "'"));
+    const std::int64_t before = Number("SELECT count(*) FROM audit");
+    const auto done = Steer(plan.id, row.act);
+    EXPECT_EQ(done ? done->state : done.error().code, row.to);
+    EXPECT_EQ(Number("SELECT count(*) FROM audit") - before, done ? 1 : 0);
+    if (!done) {
+      EXPECT_EQ(done.error().kind, ErrorKind::conflict);
+      EXPECT_EQ(Number("SELECT state = '" + std::string(row.state) + "' FROM replays"), 1);
+    } else {
+      EXPECT_EQ(std::make_tuple(done->word, done->word_of), std::make_tuple("because", "jane"));
+    }
+  }
+  EXPECT_EQ(Steer(99, ReplayAct::pause).error().code, "replay_not_found");
+}
+
+TEST_F(Replays, APausedCanaryGoesOnAsACanaryAndAStoppedOneAsAPersonDecided) {
+  Add();
+  Add();
+  const auto plan = OrThrow(Create({}, {.canary = 1}));
+  OrThrow(Steer(plan.id, ReplayAct::pause));
+  EXPECT_EQ(Release(plan.id, 5), 0);
+  EXPECT_EQ(OrThrow(Steer(plan.id, ReplayAct::resume)).state, "canary");
+  OrThrow(Steer(plan.id, ReplayAct::stop));
+  EXPECT_EQ(OrThrow(Steer(plan.id, ReplayAct::resume)).state, "running");
+  Release(plan.id, 5);
+  EXPECT_EQ(StateOf(1) + StateOf(2), "waitingwaiting");
+}
+
+TEST_F(Replays, CancelLetsTheHandedOverOnesEndAndLeavesTheOthersDead) {
+  for (int i = 0; i < 5; ++i) Add();
+  const auto plan = OrThrow(Create({}));
+  Release(plan.id, 2);
+  auto p = OrThrow(Steer(plan.id, ReplayAct::cancel));
+  EXPECT_EQ(std::make_tuple(p.state, p.skipped, p.remaining, p.requeued, p.queued),
+            std::make_tuple("cancelled", 3, 2, 2, 2));
+  EXPECT_FALSE(p.finished_at);
+  EXPECT_EQ(Release(plan.id, 5), 0);
+  End(plan.id, 1, ReplayResult::committed);
+  End(plan.id, 2, ReplayResult::dead_again, FailureClass::permanent);
+  p = Get(plan.id);
+  EXPECT_EQ(std::make_tuple(p.state, p.skipped, p.committed, p.dead_again, p.remaining),
+            std::make_tuple("cancelled", 3, 1, 1, 0));
+  EXPECT_TRUE(p.finished_at);
+  EXPECT_EQ(ItemsText(plan.id),
+            "1 committed, 2 dead_again, 3 skipped: cancelled, 4 skipped: cancelled, 5 skipped: cancelled");
+  EXPECT_EQ(ItemsText(plan.id, {.state = "queued"}), "");
+  EXPECT_EQ(Selected({}), (std::vector<EventId>{2, 3, 4, 5}));  // free for another
+}
+
+TEST_F(Replays, TheLastEndsAreKeptForTheLimit) {
+  for (int i = 0; i < 50; ++i) Add();
+  const auto plan = OrThrow(Create({}));
+  Release(plan.id, 45);
+  const auto recent = [&] {
+    const auto r = OrThrow(RunningReplays(*db_)).at(0);
+    return std::make_pair(r.recent, r.recent_dead);
+  };
+  EXPECT_EQ(recent(), std::make_pair(0, 0));
+  for (EventId id = 1; id <= 5; ++id) End(plan.id, id, ReplayResult::dead_again, FailureClass::permanent);
+  EXPECT_EQ(recent(), std::make_pair(5, 5));
+  for (EventId id = 6; id <= 23; ++id) End(plan.id, id, ReplayResult::committed);
+  EXPECT_EQ(recent(), std::make_pair(20, 2));  // the first three have left the window
+  for (EventId id = 24; id <= 44; ++id) End(plan.id, id, ReplayResult::dead_again, FailureClass::permanent);
+  EXPECT_EQ(recent(), std::make_pair(20, 20));
+  OrThrow(Steer(plan.id, ReplayAct::stop));
+  OrThrow(Steer(plan.id, ReplayAct::resume));
+  EXPECT_EQ(recent(), std::make_pair(0, 0));  // a person has seen them
+  End(plan.id, 45, ReplayResult::committed);
+  EXPECT_EQ(recent(), std::make_pair(1, 0));
+}
+
+TEST_F(Replays, RetryingLettersAreToldApartOnce) {
+  Add();
+  Add();
+  const auto plan = OrThrow(Create({}));
+  Release(plan.id, 1);
+  for (int i = 0; i < 2; ++i) {
+    OrThrow(InTransaction([&](Counts& counts) { return RetryReplayItem(*db_, counts, plan.id, 1, 1); }));
+    const auto of = OrThrow(RunningReplays(*db_)).at(0).sources.at(0);
+    EXPECT_EQ(std::make_tuple(of.queued, of.open, of.retrying), std::make_tuple(1, 1, 1));
+  }
+  End(plan.id, 1, ReplayResult::committed);
+  const auto of = OrThrow(RunningReplays(*db_)).at(0).sources.at(0);
+  EXPECT_EQ(std::make_tuple(of.queued, of.open, of.retrying), std::make_tuple(1, 0, 0));
+}
+
+TEST_F(Replays, ItemsArePagedAndFiltered) {
+  for (int i = 0; i < 7; ++i) Add({.source = i % 2 == 0 ? "stripe" : "adyen"});
+  const auto plan = OrThrow(Create({}));
+  Release(plan.id, 5);
+  End(plan.id, 1, ReplayResult::committed);
+  End(plan.id, 2, ReplayResult::already_applied);
+  End(plan.id, 3, ReplayResult::dead_again, FailureClass::permanent);
+  OrThrow(db_->Exec("UPDATE events SET state = 1, due_at = NULL, lease_until = 5 WHERE id = 4"));
+  EXPECT_EQ(ItemsText(plan.id),
+            "1 committed, 2 already_applied, 3 dead_again, 4 running, 5 queued, 6 queued, 7 queued");
+  EXPECT_EQ(ItemsText(plan.id, {.state = "running"}), "4 running");
+  EXPECT_EQ(ItemsText(plan.id, {.state = "queued"}), "5 queued, 6 queued, 7 queued");
+  EXPECT_EQ(ItemsText(plan.id, {.result = "dead_again"}), "3 dead_again");
+  EXPECT_EQ(ItemsText(plan.id, {.state = "queued", .result = "committed"}), "");
+  const auto p = Get(plan.id);
+  EXPECT_EQ(std::make_tuple(p.queued, p.running, p.committed, p.already_applied, p.dead_again, p.skipped),
+            std::make_tuple(3, 1, 2, 1, 1, 0));
+  std::vector<EventId> ids;
+  std::string cursor;
+  for (;;) {
+    const auto page = OrThrow(ReadReplayItems(*db_, plan.id, {}, 2, cursor));
+    for (const ReplayItem& item : page.items) ids.push_back(item.id);
+    if (!page.next) break;
+    cursor = *page.next;
+  }
+  EXPECT_EQ(ids, (std::vector<EventId>{1, 2, 3, 4, 5, 6, 7}));
+  for (const char* bad : {"x", "1x", "-1", "99999999999999999999"})
+    EXPECT_EQ(ReadReplayItems(*db_, plan.id, {}, 2, bad).error().code, "bad_cursor") << bad;
+  EXPECT_EQ(ReadReplayItems(*db_, plan.id, {.state = "dead"}, 2, "").error().code, "bad_filter");
+  EXPECT_EQ(ReadReplayItems(*db_, plan.id, {.result = "fine"}, 2, "").error().code, "bad_filter");
+  EXPECT_EQ(ReadReplayItems(*db_, 99, {}, 2, "").error().code, "replay_not_found");
+}
+
+TEST_F(Replays, SuppressedNotificationsAreCountedWhereTheEffectWasApplied) {
+  for (int i = 0; i < 3; ++i) Add();
+  const auto plan = OrThrow(Create({}));
+  Release(plan.id, 3);
+  OrThrow(InTransaction([&](Counts& counts) -> Result<void> {
+    const ReplayResult results[] = {ReplayResult::committed, ReplayResult::dead_again, ReplayResult::already_applied};
+    for (EventId id = 1; id <= 3; ++id) {
+      OrThrow(EndReplayItem(*db_, counts,
+                            {.replay_id = plan.id,
+                             .source = 1,
+                             .id = id,
+                             .result = results[id - 1],
+                             .failure_class = FailureClass::exhausted,
+                             .suppressed = true,
+                             .at = kNow}));
+    }
+    return {};
+  }));
+  EXPECT_EQ(Get(plan.id).notifications_suppressed, 1);
 }
 
 TEST(Pace, ComesFromBatchAndStaggerOrFromARate) {
@@ -393,8 +668,9 @@ TEST(Pace, ComesFromBatchAndStaggerOrFromARate) {
     EXPECT_EQ(pace->stagger, row.stagger);
   }
   const ReplayOptions bad[] = {
-      {.batch_size = 0}, {.batch_size = 10'001}, {.stagger_ms = -1}, {.stagger_ms = 3'600'001}, {.rate = 0.0},
-      {.rate = 0.009},   {.rate = 100'001.0},    {.rate = -1.0},     {.rate = std::nan("")},    {.max = -1}};
+      {.batch_size = 0}, {.batch_size = 10'001}, {.stagger_ms = -1},  {.stagger_ms = 3'600'001}, {.rate = 0.0},
+      {.rate = 0.009},   {.rate = 100'001.0},    {.rate = -1.0},      {.rate = std::nan("")},    {.max = -1},
+      {.canary = -1},    {.canary = 101},        {.stop_percent = 0}, {.stop_percent = 101}};
   for (const ReplayOptions& options : bad) EXPECT_EQ(PaceOf(options).error().code, "bad_replay_options");
 }
 

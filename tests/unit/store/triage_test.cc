@@ -5,6 +5,7 @@
 #include "env/random.h"
 #include "model/law.h"
 #include "store/embedded/access.h"
+#include "store/embedded/replay_acts.h"
 #include "store/embedded/replay_items.h"
 #include "unit/store/letters_fixture.h"
 
@@ -120,7 +121,7 @@ TEST_F(Triage, ReplayGivesAFullBudgetAndANumberedReplay) {
   EXPECT_FALSE(l.behind);
   EXPECT_EQ(Number("SELECT replaying FROM events"), 1);
   EXPECT_EQ(Number("SELECT token FROM events"), 9);  // an old lease stays old
-  const auto replay = OrThrow(GetReplay(*db_, l.replay_id));
+  const auto replay = OrThrow(GetReplay(*db_, l.replay_id, kNow));
   EXPECT_EQ(std::make_tuple(replay.count, replay.requeued, replay.remaining), std::make_tuple(1, 1, 1));
   EXPECT_EQ(std::make_tuple(replay.kind, replay.state, replay.actor), std::make_tuple("replay", "running", "jane"));
   EXPECT_EQ(replay.filter, "{\"ids\":[" + std::to_string(id) + "]}");
