@@ -346,7 +346,8 @@ void World::Trouble() {
       disk_.DieAtChange(after);
       Note(fmt::format("dies at change {}", after));
       for (int i = 0; i < 12; ++i) {
-        const std::uint64_t what = Roll(4);
+        const std::uint64_t what = Roll(5);
+        if (what == 4) Replay();  // and in the middle of a plan
         if (what == 0) Send();
         if (what == 1) store_->StepJournal();
         if (what == 2) store_->StepIndex();
@@ -374,6 +375,7 @@ void World::Trouble() {
         if (Roll(3) == 0) store_->StepJournal();
         if (Roll(3) == 0) store_->StepIndex();
         if (Roll(2) == 0) Dispatch();
+        if (Roll(10) == 0) Replay();
       }
       disk_.SetCapacity(UINT64_MAX);
       Note("there is room again");

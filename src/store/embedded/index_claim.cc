@@ -22,8 +22,12 @@ struct Candidate {
   std::optional<std::int64_t> lane;
 };
 
-Result<std::vector<Candidate>> ReadDue(Statement rows, std::int64_t source, Time now, int max) {
+Result<std::vector<Candidate>> ReadDue(Db& db, std::int64_t source, Time now, int max) {
   std::vector<Candidate> due;
+  Statement rows = db.Prepare(
+      "SELECT id, received_at, token, attempt_no, tries, crashes, replaying, replay_id, replays_failed, class, lane "
+      "FROM events INDEXED BY events_due "
+      "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 ORDER BY due_at, id LIMIT ?3");
   rows.Bind(1, source).Bind(2, ToMicros(now)).Bind(3, max);
   for (;;) {
     const Result<bool> more = rows.Step();
@@ -43,26 +47,19 @@ Result<std::vector<Candidate>> ReadDue(Statement rows, std::int64_t source, Time
   }
 }
 
-/// Oldest due first; where letters of replays would take places for which live events wait, those first. To find them
-/// it steps over as many letters as the pacer's windows let through, no more.
+/// So far it looks for live events behind letters of replays: more than a window of theirs, unless handlers are so fast
+/// that the rest does not matter.
+constexpr int kLookAhead = 256;
+
+/// Oldest due first; where letters of replays would take places for which live events wait, those first.
 Result<std::vector<Candidate>> FindDue(Db& db, std::int64_t source, Time now, int max) {
-  auto due = ReadDue(db.Prepare("SELECT id, received_at, token, attempt_no, tries, crashes, replaying, replay_id, "
-                                "replays_failed, class, lane FROM events INDEXED BY events_due "
-                                "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 "
-                                "ORDER BY due_at, id LIMIT ?3"),
-                     source, now, max);
+  auto due = ReadDue(db, source, now, max);
   if (!due || std::ssize(*due) < max || std::ranges::none_of(*due, &Candidate::replaying)) return due;
-  auto live = ReadDue(db.Prepare("SELECT id, received_at, token, attempt_no, tries, crashes, replaying, replay_id, "
-                                 "replays_failed, class, lane FROM events INDEXED BY events_due "
-                                 "WHERE source = ?1 AND state = 0 AND behind = 0 AND due_at <= ?2 "
-                                 "AND replaying = 0 ORDER BY due_at, id LIMIT ?3"),
-                      source, now, max);
-  if (!live) return live;
-  for (Candidate& candidate : *due) {
-    if (std::ssize(*live) >= max) break;
-    if (candidate.replaying) live->push_back(std::move(candidate));
-  }
-  return live;
+  auto ahead = ReadDue(db, source, now, std::max(kLookAhead, 2 * max));
+  if (!ahead) return ahead;
+  std::ranges::stable_partition(*ahead, [](const Candidate& candidate) { return !candidate.replaying; });
+  ahead->resize(std::min(ahead->size(), static_cast<std::size_t>(max)));
+  return ahead;
 }
 
 struct LeaseNumbers {

@@ -235,10 +235,11 @@ Result<std::map<std::string, std::int64_t>> CountLiveDue(Db& db, std::span<const
                                                          int at_most) {
   std::map<std::string, std::int64_t> due;
   for (const std::string& source : sources) {
-    // Bounded twice: letters of replays stand between them, but never more than their window.
+    // Bounded twice: letters of replays stand between them.
     Statement rows = db.Prepare(
-        "SELECT count(*) FROM (SELECT 1 FROM events INDEXED BY events_due WHERE state = 0 AND behind = 0 "
-        "AND source = (SELECT id FROM names WHERE name = ?1) AND due_at <= ?2 AND replaying = 0 LIMIT ?3)");
+        "SELECT count(*) FROM (SELECT 1 FROM (SELECT replaying FROM events INDEXED BY events_due WHERE state = 0 "
+        "AND behind = 0 AND source = (SELECT id FROM names WHERE name = ?1) AND due_at <= ?2 "
+        "ORDER BY due_at, id LIMIT 4096) WHERE replaying = 0 LIMIT ?3)");
     const auto row = rows.Bind(1, source).Bind(2, ToMicros(now)).Bind(3, at_most).Step();
     if (!row) return std::unexpected(row.error());
     due[source] = rows.Int(0);

@@ -102,6 +102,36 @@ TEST_F(DispatcherTest, ClaimsCallsAppliesAndRests) {
   EXPECT_THAT(metrics.Render(), HasSubstr("dlo_attempts_total{target=\"billing\",outcome=\"applied\"} 1"));
 }
 
+TEST_F(DispatcherTest, TellsHowItsTargetsDo) {
+  AddTarget("billing", 8).breaker_failures = 2;
+  AddSource("stripe", "billing");
+  Make();
+  queue.AddMany("stripe", 3, kStart);
+  Settle();
+  AnswerAndSettle(200);
+  TargetFlow flow = dispatcher->Flows().at(0);
+  EXPECT_EQ(std::make_tuple(flow.target, flow.capacity, flow.closed, flow.good, flow.bad),
+            std::make_tuple("billing", 8, true, 3U, 0U));
+  EXPECT_EQ(flow.sources.at(0).source, "stripe");
+  EXPECT_FALSE(flow.sources.at(0).paused);
+  queue.AddMany("stripe", 2, kStart);
+  Settle();
+  AnswerAndSettle(503);
+  flow = dispatcher->Flows().at(0);
+  EXPECT_EQ(std::make_tuple(flow.closed, flow.good, flow.bad), std::make_tuple(false, 3U, 2U));
+}
+
+TEST_F(DispatcherTest, CountsEffectsWhoseNotificationsWereSuppressed) {
+  AddTarget("billing", 8);
+  AddSource("stripe", "billing").notify_within = minutes(1);
+  Make();
+  const EventId old = queue.Add("stripe", kStart - hours(1)), fresh = queue.Add("stripe", kStart);
+  for (const EventId id : {old, fresh}) queue.Replay(id, kStart);
+  Settle();
+  AnswerAndSettle(200);
+  EXPECT_THAT(metrics.Render(), HasSubstr("dlo_notifications_suppressed_total{source=\"stripe\"} 1"));
+}
+
 TEST_F(DispatcherTest, RetriesWhenDueAndDiesWhenTheBudgetIsSpent) {
   AddTarget("billing", 8).retry = {seconds(5), seconds(30)};
   AddSource("stripe", "billing");

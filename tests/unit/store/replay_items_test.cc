@@ -648,6 +648,31 @@ TEST_F(Replays, SuppressedNotificationsAreCountedWhereTheEffectWasApplied) {
   EXPECT_EQ(Get(plan.id).notifications_suppressed, 1);
 }
 
+TEST(ReplayMigration, KeepsReplaysOfTheFirstSchema) {
+  auto db = OrThrow(Db::Open(":memory:", Db::Mode::writer));
+  OrThrow(db->Exec(kMigrations[0]));
+  OrThrow(db->Exec(
+      "INSERT INTO names VALUES (1, 'stripe');"
+      "INSERT INTO events (id, source, received_at, state, class, due_at, replaying, replay_id, letter, parked_at) "
+      "VALUES "
+      "(1, 1, 1, 3, 1, NULL, 0, 7, 3, 1), (2, 1, 1, 0, 2, 5, 1, 7, NULL, NULL), (3, 1, 1, 3, 2, NULL, 0, 0, 3, 1), "
+      "(4, 1, 1, 3, 2, NULL, 0, 0, 3, 1);"
+      "INSERT INTO replays (id, kind, state, created_at, actor, reason, filter, digest, count, queued, "
+      "released_through, "
+      "ended, batch_size, stagger_us, next_batch_at) VALUES "
+      "(7, 'replay', 'running', 5, 'jane', 'why', '{}', 'd', 4, 1, 3, 2, 100, 1000, 9);"
+      "INSERT INTO replay_items VALUES (7, 1, 1, 4, 2), (7, 2, 0, 0, 0), (7, 3, 1, 100, 0), (7, 4, 0, 0, 0)"));
+  OrThrow(db->Exec(kMigrations[1]));
+  const ReplayProgress p = OrThrow(GetReplay(*db, 7, kNow));
+  EXPECT_EQ(std::make_tuple(p.state, p.count, p.queued, p.running, p.dead_again, p.parked, p.skipped, p.remaining,
+                            p.requeued),
+            std::make_tuple("running", 4, 2, 0, 1, 1, 1, 2, 2));
+  const auto running = OrThrow(RunningReplays(*db));
+  ASSERT_EQ(running.size(), 1U);
+  EXPECT_EQ(std::make_tuple(running[0].sources[0].queued, running[0].sources[0].open), std::make_tuple(1, 1));
+  EXPECT_EQ(OrThrow(ReadReplayItems(*db, 7, {}, 10, "")).items.size(), 4U);
+}
+
 TEST(Pace, ComesFromBatchAndStaggerOrFromARate) {
   struct Row {
     ReplayOptions options;
