@@ -227,6 +227,8 @@ void Beside(std::vector<Figure>& figures, const Sizes& sizes) {
 int Main(int argc, char** argv) {
   Words words(argc, argv);
   const bool json = words.Flag("--json");
+  const bool freeze = words.Flag("--freeze"), order = words.Flag("--order"), live = words.Flag("--live");
+  const bool all = !freeze && !order && !live;
   Sizes sizes;
   sizes.letters = words.Number("--letters", sizes.letters, 1'000);
   sizes.events = words.Number("--events", sizes.events, 1'000);
@@ -234,9 +236,9 @@ int Main(int argc, char** argv) {
   words.Finish();
   log::SetLevel("off");
   std::vector<Figure> figures;
-  Freeze(figures, sizes);
-  Ordered(figures, sizes);
-  Beside(figures, sizes);
+  if (all || freeze) Freeze(figures, sizes);
+  if (all || order) Ordered(figures, sizes);
+  if (all || live) Beside(figures, sizes);
   Tell(figures, json);
   return 0;
 }

@@ -257,6 +257,7 @@ std::vector<TargetFlow> Dispatcher::Flows() const {
     flow.closed = view.breakers[i].state == Breaker::State::closed;
     flow.good = now.good;
     flow.bad = now.bad;
+    flow.live = now.live;
     flow.took_lately = now.took_lately;
     flow.took_usually = now.took_usually;
   }

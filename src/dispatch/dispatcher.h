@@ -38,6 +38,7 @@ struct TargetFlow {
   int capacity = 0;
   bool closed = true;                      // its breaker; else nothing should come
   std::uint64_t good = 0, bad = 0;         // answered attempts; bad: the target itself failed
+  std::uint64_t live = 0;                  // attempts begun that were none of replays
   Duration took_lately{}, took_usually{};  // of the good ones, over the last few and over many
 };
 

@@ -234,6 +234,7 @@ void Dispatcher::State::StartOne(std::uint64_t number, store::Claimed event, Tim
   delivery.replay_id = run.context.replaying ? run.context.replay_id : 0;
   delivery.age = std::max(Duration(0), now - event.receipt->received_at);
   delivery.suppress_notifications = delivery.replay && delivery.age > source.notify_within;
+  target.flow.live += delivery.replay ? 0 : 1;
   run.suppressed = delivery.suppress_notifications;
   delivery.receipt = std::move(event.receipt);
   deps.crash_points.At("dispatch.before_handler");

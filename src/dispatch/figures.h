@@ -30,7 +30,7 @@ struct View {
   };
   /// Of the attempts that were answered.
   struct FlowNow {
-    std::uint64_t good = 0, bad = 0;
+    std::uint64_t good = 0, bad = 0, live = 0;
     Duration took_lately{}, took_usually{};
   };
   View(std::vector<std::string> target_names, std::vector<std::string> source_names)

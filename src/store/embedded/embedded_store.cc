@@ -1,9 +1,11 @@
 #include "store/embedded/embedded_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -206,7 +208,8 @@ class EmbeddedStore final : public SteppedStore {
   Result<Figures> ReadFiguresWith(Result<Figures> (*read)(Db&, const FigureFacts&));
   Result<ReplayPlan> MakePlan(PlanInMaking& plan, const Filter& filter, const ReplayOptions& options,
                               const std::string& kind, const Actor& actor, Time now);
-  Result<void> FreezePlan(PlanInMaking& plan, const Filter& filter, std::int64_t at_most);
+  Result<void> FreezePlan(PlanInMaking& plan, const Filter& filter, std::int64_t at_most, std::atomic<EventId>& frozen);
+  Result<Frozen> FreezeAndSumUp(PlanInMaking& plan, const Filter& filter, std::int64_t at_most, int canary);
   Result<void> DropPlan(std::int64_t replay_id);
   void DropUnfinishedPlans();
 
@@ -350,20 +353,60 @@ Result<std::vector<Result<Letter>>> EmbeddedStore::Triage(std::span<const Triage
 }
 
 /// Each step is a transaction of its own, small enough that receipts and claims between two of them hardly wait.
-Result<void> EmbeddedStore::FreezePlan(PlanInMaking& plan, const Filter& filter, std::int64_t at_most) {
-  while (!plan.complete && (at_most < 0 || plan.frozen < at_most)) {
+/// `frozen` tells how far it is.
+Result<void> EmbeddedStore::FreezePlan(PlanInMaking& plan, const Filter& filter, std::int64_t at_most,
+                                       std::atomic<EventId>& frozen) {
+  Result<void> done;
+  while (done && !plan.complete && (at_most < 0 || plan.frozen < at_most)) {
     const std::int64_t left = at_most < 0 ? -1 : at_most - plan.frozen;
-    auto done =
+    done =
         index_->Run(Flush::normal, [&](IndexContext& c) { return FreezeStep(c.db, filter, plan, kFreezeStep, left); });
-    if (!done) return done;
+    if (!done) break;
+    frozen.store(plan.looked_at);
+    frozen.notify_one();
   }
-  return {};
+  frozen.store(INT64_MAX);
+  frozen.notify_one();
+  return done;
+}
+
+/// The index thread freezes, and this one sums up what was frozen before.
+Result<Frozen> EmbeddedStore::FreezeAndSumUp(PlanInMaking& plan, const Filter& filter, std::int64_t at_most,
+                                             int canary) {
+  std::atomic<EventId> frozen{0};
+  Result<void> done;
+  std::thread freezer;
+  if (threads_) {
+    freezer = std::thread([&] { done = FreezePlan(plan, filter, at_most, frozen); });
+  } else {
+    done = FreezePlan(plan, filter, at_most, frozen);
+  }
+  PlanSum sum(plan.id, canary);
+  Result<void> summed;
+  for (EventId through = 0; through != INT64_MAX && summed;) {
+    frozen.wait(through);
+    through = frozen.load();
+    summed = readers_.Read([&](Db& db) { return sum.Advance(db, through); });
+  }
+  if (freezer.joinable()) freezer.join();
+  if (!done) return std::unexpected(done.error());
+  if (!summed) return std::unexpected(summed.error());
+  return readers_.Read([&](Db& db) -> Result<Frozen> {
+    auto all = sum.Finish(db);
+    if (!all) return all;
+    const auto others = CountInOthers(db, filter, plan.id);
+    if (!others) return std::unexpected(others.error());
+    all->plan.in_other_replay = *others;
+    return all;
+  });
 }
 
 Result<ReplayPlan> EmbeddedStore::Create(const Filter& filter, const ReplayOptions& options, const std::string& kind,
                                          const Actor& actor, Time now) {
   Filter selected = filter;
   if (kind == "drain") selected.classes = {FailureClass::exhausted};  // whatever else was asked for
+  std::ranges::sort(selected.ids);
+  selected.ids.erase(std::ranges::unique(selected.ids).begin(), selected.ids.end());
   DropUnfinishedPlans();
   auto plan = Write(Flush::normal, [&](IndexContext& c) {
     auto begun = BeginPlan(c.db, selected, options, kind, actor, now);
@@ -383,21 +426,13 @@ Result<ReplayPlan> EmbeddedStore::MakePlan(PlanInMaking& plan, const Filter& fil
                                            const std::string& kind, const Actor& actor, Time now) {
   // A max of all there is must not wrap around when one is added.
   const std::int64_t at_most = options.force ? -1 : std::min(options.max, INT64_MAX - 1) + 1;
-  if (auto done = FreezePlan(plan, filter, at_most); !done) return std::unexpected(done.error());
+  auto frozen = FreezeAndSumUp(plan, filter, at_most, options.canary);
+  if (!frozen) return std::unexpected(frozen.error());
   if (!options.force && plan.frozen > options.max) {
     if (auto dropped = DropPlan(plan.id); !dropped) return std::unexpected(dropped.error());  // they would not count
     const auto all = readers_.Read([&](Db& db) { return PlanReplay(db, filter); });
     return std::unexpected(all ? TooLarge(all->count, options.max) : all.error());
   }
-  auto frozen = readers_.Read([&](Db& db) -> Result<Frozen> {
-    auto sum = SumUp(db, plan.id, options.canary);
-    if (!sum) return sum;
-    const auto others = CountInOthers(db, filter, plan.id);
-    if (!others) return std::unexpected(others.error());
-    sum->plan.in_other_replay = *others;
-    return sum;
-  });
-  if (!frozen) return std::unexpected(frozen.error());
   auto started = index_->Run(
       Flush::full, [&](IndexContext& c) { return StartPlan(c.db, *frozen, filter, options, kind, actor, now); });
   if (!started) return std::unexpected(started.error());

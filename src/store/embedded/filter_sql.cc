@@ -154,11 +154,12 @@ Result<FilterSql> FilterSql::ForReplay(const Filter& filter, const OtherReplays&
     sql.And("e.replays_failed < " + sql.Parameter(std::int64_t{kMaxFailedReplays}));
   }
   // Those already handed over are waiting or running; these are still letters.
-  sql.And(fmt::format(
-      "{} (SELECT 1 FROM replays o INDEXED BY replays_holding CROSS JOIN replay_items i ON i.replay_id = o.id "
-      "AND i.source = e.source AND i.event_id = e.id AND i.state = 0 "
-      "WHERE o.state IN ('plan', 'canary', 'running', 'paused', 'stopped') AND o.queued > 0 AND o.id <> {})",
-      others.only ? "EXISTS" : "NOT EXISTS", sql.Parameter(others.but)));
+  if (!others.none)
+    sql.And(fmt::format(
+        "{} (SELECT 1 FROM replays o INDEXED BY replays_holding CROSS JOIN replay_items i ON i.replay_id = o.id "
+        "AND i.source = e.source AND i.event_id = e.id AND i.state = 0 "
+        "WHERE o.state IN ('plan', 'canary', 'running', 'paused', 'stopped') AND o.queued > 0 AND o.id <> {})",
+        others.only ? "EXISTS" : "NOT EXISTS", sql.Parameter(others.but)));
   if (auto added = sql.Add(filter); !added) return std::unexpected(added.error());
   return sql;
 }

@@ -17,6 +17,7 @@ namespace dlo::store {
 struct OtherReplays {
   std::int64_t but = 0;  // which is no other
   bool only = false;     // these alone, instead of all but these
+  bool none = false;     // there is no other, so that no letter need be looked up
 };
 
 class FilterSql {

@@ -13,6 +13,7 @@
 #include "base/encoding.h"
 #include "base/time_text.h"
 #include "model/filter.h"
+#include "model/fingerprint.h"
 #include "store/embedded/access.h"
 #include "store/embedded/filter_sql.h"
 #include "store/embedded/index_values.h"
@@ -25,7 +26,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int kRowsAtOnce = 512;
+constexpr int kRowsAtOnce = 4'096;
 constexpr std::size_t kMaxKinds = 1'000, kMaxGroups = 10'000;
 constexpr const char* kOtherKinds = "(others)";
 
@@ -56,11 +57,10 @@ class IdDigest {
   bool first_ = true;
 };
 
-/// Counts, oldest and digest, from letters that come by receipt.
+/// Counts and oldest.
 class Sum {
  public:
-  void Add(EventId id, std::int64_t failure_class, std::string_view kind, std::int64_t received_at) {
-    digest_.Add(id);
+  void Add(std::int64_t failure_class, std::string_view kind, std::int64_t received_at) {
     ++count_;
     ++classes_[static_cast<std::size_t>(failure_class)];
     if (oldest_ == 0 || received_at < oldest_) oldest_ = received_at;
@@ -70,10 +70,10 @@ class Sum {
     }
     ++found->second;
   }
-  ReplayPlan Plan() {
+  [[nodiscard]] ReplayPlan Plan(std::string digest) const {
     ReplayPlan plan;
     plan.count = count_;
-    plan.digest = digest_.Hex();
+    plan.digest = std::move(digest);
     for (int c = 0; c < kClassCount; ++c) {
       if (const std::int64_t n = classes_[static_cast<std::size_t>(c)]; n > 0) {
         plan.by_class[std::string(Name(static_cast<FailureClass>(c)))] = n;
@@ -89,7 +89,6 @@ class Sum {
     using is_transparent = void;
     std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
   };
-  IdDigest digest_;
   std::int64_t count_ = 0, oldest_ = 0;
   std::array<std::int64_t, kClassCount> classes_{};
   std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> kinds_;
@@ -101,9 +100,10 @@ class Sum {
 class Canary {
  public:
   explicit Canary(int of_each) : of_each_(of_each), subjects_(of_each > 0 ? 1 << 18 : 1) {}
-  bool Chooses(std::optional<std::int64_t> fingerprint, std::string_view source, std::string_view subject) {
+  bool Chooses(const Statement& row, std::string_view source) {
     if (of_each_ == 0) return false;
-    const auto lane = LaneOf(source, subject);
+    const auto fingerprint = row.OptInt(3);
+    const auto lane = LaneOf(source, row.Text(5));
     const bool first = !lane || !subjects_.AddAndTest(*lane);
     const std::int64_t group = fingerprint.value_or(0);
     if (!first || (groups_.size() >= kMaxGroups && !groups_.contains(group))) return false;
@@ -119,42 +119,16 @@ class Canary {
   std::unordered_map<std::int64_t, int> groups_;
 };
 
-struct Row {
-  EventId id = 0;
-  std::int64_t failure_class = 0, received_at = 0;
-  std::optional<std::int64_t> fingerprint;
-  std::string kind, subject;
-};
-
-/// The letters of one source of a plan, some at a time.
-struct SourceRows {
+struct SourceOfPlan {
   std::int64_t source = 0;
   std::string name;
-  std::deque<Row> rows;
+  std::deque<EventId> ids;  // some of them, for the digest
   EventId last = 0;
   bool more = true;
-
-  Result<void> Fill(Db& db, std::int64_t replay_id) {
-    if (!rows.empty() || !more) return {};
-    Statement read = db.Prepare(
-        "SELECT i.event_id, e.class, e.received_at, e.fingerprint, r.kind, r.subject FROM replay_items i "
-        "CROSS JOIN events e ON e.id = i.event_id CROSS JOIN receipts r ON r.id = i.event_id "
-        "WHERE i.replay_id = ?1 AND i.source = ?2 AND i.event_id > ?3 ORDER BY i.event_id LIMIT ?4");
-    read.Bind(1, replay_id).Bind(2, source).Bind(3, last).Bind(4, kRowsAtOnce);
-    for (;;) {
-      const auto row = read.Step();
-      if (!row) return std::unexpected(row.error());
-      if (!*row) break;
-      rows.push_back({read.Int(0), read.Int(1), read.Int(2), read.OptInt(3), read.String(4), read.String(5)});
-    }
-    more = rows.size() == kRowsAtOnce;
-    if (!rows.empty()) last = rows.back().id;
-    return {};
-  }
 };
 
-Result<std::vector<SourceRows>> SourcesOf(Db& db, std::int64_t replay_id) {
-  std::vector<SourceRows> sources;
+Result<std::vector<SourceOfPlan>> SourcesOf(Db& db, std::int64_t replay_id) {
+  std::vector<SourceOfPlan> sources;
   Statement names = db.Prepare(
       "SELECT n.id, n.name FROM names n WHERE EXISTS "
       "(SELECT 1 FROM replay_items i WHERE i.replay_id = ?1 AND i.source = n.id)");
@@ -163,9 +137,41 @@ Result<std::vector<SourceRows>> SourcesOf(Db& db, std::int64_t replay_id) {
     const auto row = names.Step();
     if (!row) return std::unexpected(row.error());
     if (!*row) return sources;
-    SourceRows& made = sources.emplace_back();
+    SourceOfPlan& made = sources.emplace_back();
     made.source = names.Int(0);
     made.name = names.String(1);
+  }
+}
+
+Result<void> ReadIds(Db& db, std::int64_t replay_id, SourceOfPlan& of) {
+  if (!of.ids.empty() || !of.more) return {};
+  Statement rows = db.Prepare(
+      "SELECT event_id FROM replay_items WHERE replay_id = ?1 AND source = ?2 AND event_id > ?3 "
+      "ORDER BY event_id LIMIT ?4");
+  rows.Bind(1, replay_id).Bind(2, of.source).Bind(3, of.last).Bind(4, kRowsAtOnce);
+  for (;;) {
+    const auto row = rows.Step();
+    if (!row) return std::unexpected(row.error());
+    if (!*row) break;
+    of.ids.push_back(rows.Int(0));
+  }
+  of.more = std::ssize(of.ids) == kRowsAtOnce;
+  if (!of.ids.empty()) of.last = of.ids.back();
+  return {};
+}
+
+/// By receipt over all sources.
+Result<std::string> DigestOf(Db& db, std::int64_t replay_id, std::vector<SourceOfPlan>& sources) {
+  IdDigest digest;
+  for (;;) {
+    SourceOfPlan* next = nullptr;
+    for (SourceOfPlan& of : sources) {
+      if (auto read = ReadIds(db, replay_id, of); !read) return std::unexpected(read.error());
+      if (!of.ids.empty() && (next == nullptr || of.ids.front() < next->ids.front())) next = &of;
+    }
+    if (next == nullptr) return digest.Hex();
+    digest.Add(next->ids.front());
+    next->ids.pop_front();
   }
 }
 
@@ -184,10 +190,20 @@ Result<EventId> EndOfStep(Db& db, const Filter& filter, const PlanInMaking& plan
   return *row ? end.Int(0) : plan.through;
 }
 
+/// Does another replay have letters of its own?
+Result<bool> OthersHold(Db& db, std::int64_t replay_id) {
+  Statement others = db.Prepare(
+      "SELECT 1 FROM replays INDEXED BY replays_holding "
+      "WHERE state IN ('plan', 'canary', 'running', 'paused', 'stopped') AND queued > 0 AND id <> ?1 LIMIT 1");
+  return others.Bind(1, replay_id).Step();
+}
+
 /// Takes the letters of `filter` with ids in (after, through].
 Result<std::int64_t> Take(Db& db, const Filter& filter, std::int64_t replay_id, EventId after, EventId through,
                           std::int64_t at_most) {
-  const auto sql = FilterSql::ForReplay(filter, {.but = replay_id});
+  const auto others = OthersHold(db, replay_id);
+  if (!others) return std::unexpected(others.error());
+  const auto sql = FilterSql::ForReplay(filter, {.but = replay_id, .none = !*others});
   if (!sql) return std::unexpected(sql.error());
   const int next = sql->next_parameter();
   // Named, or SQLite may walk through every event between two letters.
@@ -256,13 +272,15 @@ Result<ReplayPlan> PlanReplay(Db& db, const Filter& filter) {
   if (!rows) return std::unexpected(rows.error());
   sql->BindTo(*rows);
   Sum sum;
+  IdDigest digest;
   for (;;) {
     auto row = rows->Step();
     if (!row) return std::unexpected(row.error());
     if (!*row) break;
-    sum.Add(rows->Int(0), rows->Int(1), rows->Text(2), rows->Int(3));
+    digest.Add(rows->Int(0));
+    sum.Add(rows->Int(1), rows->Text(2), rows->Int(3));
   }
-  ReplayPlan plan = sum.Plan();
+  ReplayPlan plan = sum.Plan(digest.Hex());
   const auto others = CountInOthers(db, filter, 0);
   if (!others) return std::unexpected(others.error());
   plan.in_other_replay = *others;
@@ -314,6 +332,7 @@ Result<void> FreezeStep(Db& db, const Filter& filter, PlanInMaking& plan, int st
     some.ids.assign(first, first + static_cast<std::ptrdiff_t>(n));
     plan.ids += n;
     taken = Take(db, some, plan.id, 0, plan.through, at_most);
+    plan.looked_at = some.ids.back();
     plan.complete = plan.ids == filter.ids.size();
   } else {
     const auto end = EndOfStep(db, filter, plan, step);
@@ -328,10 +347,7 @@ Result<void> FreezeStep(Db& db, const Filter& filter, PlanInMaking& plan, int st
 }
 
 Result<std::int64_t> CountInOthers(Db& db, const Filter& filter, std::int64_t replay_id) {
-  Statement others = db.Prepare(
-      "SELECT 1 FROM replays INDEXED BY replays_holding "
-      "WHERE state IN ('plan', 'canary', 'running', 'paused', 'stopped') AND queued > 0 AND id <> ?1 LIMIT 1");
-  const auto any = others.Bind(1, replay_id).Step();
+  const auto any = OthersHold(db, replay_id);
   if (!any) return std::unexpected(any.error());
   if (!*any) return 0;
   const auto sql = FilterSql::ForReplay(filter, {.but = replay_id, .only = true});
@@ -339,29 +355,64 @@ Result<std::int64_t> CountInOthers(Db& db, const Filter& filter, std::int64_t re
   return CountOf(db, *sql);
 }
 
-Result<Frozen> SumUp(Db& db, std::int64_t replay_id, int canary) {
-  auto sources = SourcesOf(db, replay_id);
-  if (!sources) return std::unexpected(sources.error());
+struct PlanSum::State {
+  State(std::int64_t id, int canary) : chosen(canary) { frozen.plan.id = id; }
   Frozen frozen;
   Sum sum;
-  Canary chosen(canary);
-  for (;;) {
-    SourceRows* next = nullptr;
-    for (SourceRows& source : *sources) {
-      if (auto filled = source.Fill(db, replay_id); !filled) return std::unexpected(filled.error());
-      if (!source.rows.empty() && (next == nullptr || source.rows.front().id < next->rows.front().id)) next = &source;
-    }
-    if (next == nullptr) break;
-    const Row& row = next->rows.front();
-    sum.Add(row.id, row.failure_class, row.kind, row.received_at);
-    ++frozen.by_source[next->source];
-    if (chosen.Chooses(row.fingerprint, next->name, row.subject)) frozen.canary.emplace_back(next->source, row.id);
-    next->rows.pop_front();
+  Canary chosen;
+  std::map<std::int64_t, EventId> taken;  // of each source up to this one
+
+  /// Some thousand at a time: a longer read would keep the WAL from being written back.
+  Result<void> TakeIn(Db& db, const SourceOfPlan& of, EventId through) {
+    EventId& last = taken[of.source];
+    std::int64_t n = 0;
+    do {
+      n = 0;
+      Statement rows = db.Prepare(
+          "SELECT i.event_id, e.class, e.received_at, e.fingerprint, r.kind, r.subject FROM replay_items i "
+          "CROSS JOIN events e ON e.id = i.event_id CROSS JOIN receipts r ON r.id = i.event_id "
+          "WHERE i.replay_id = ?1 AND i.source = ?2 AND i.event_id > ?3 AND i.event_id <= ?4 "
+          "ORDER BY i.event_id LIMIT ?5");
+      rows.Bind(1, frozen.plan.id).Bind(2, of.source).Bind(3, last).Bind(4, through).Bind(5, kRowsAtOnce);
+      for (;;) {
+        const auto row = rows.Step();
+        if (!row) return std::unexpected(row.error());
+        if (!*row) break;
+        ++n;
+        last = rows.Int(0);
+        sum.Add(rows.Int(1), rows.Text(4), rows.Int(2));
+        if (chosen.Chooses(rows, of.name)) frozen.canary.emplace_back(of.source, last);
+      }
+      frozen.by_source[of.source] += n;
+    } while (n == kRowsAtOnce);
+    return {};
   }
-  frozen.plan = sum.Plan();
-  frozen.plan.id = replay_id;
-  frozen.plan.canary = static_cast<std::int64_t>(frozen.canary.size());
-  return frozen;
+};
+
+PlanSum::PlanSum(std::int64_t replay_id, int canary) : state_(std::make_unique<State>(replay_id, canary)) {}
+PlanSum::~PlanSum() = default;
+PlanSum::PlanSum(PlanSum&&) noexcept = default;
+
+Result<void> PlanSum::Advance(Db& db, EventId through) {
+  const auto sources = SourcesOf(db, state_->frozen.plan.id);
+  if (!sources) return std::unexpected(sources.error());
+  for (const SourceOfPlan& of : *sources) {
+    if (auto done = state_->TakeIn(db, of, through); !done) return done;
+  }
+  return {};
+}
+
+Result<Frozen> PlanSum::Finish(Db& db) {
+  Frozen& frozen = state_->frozen;
+  const std::int64_t id = frozen.plan.id;
+  auto sources = SourcesOf(db, id);
+  if (!sources) return std::unexpected(sources.error());
+  auto digest = DigestOf(db, id, *sources);
+  if (!digest) return std::unexpected(digest.error());
+  frozen.plan = state_->sum.Plan(std::move(*digest));
+  frozen.plan.id = id;
+  frozen.plan.canary = std::ssize(frozen.canary);
+  return std::move(frozen);
 }
 
 Result<void> StartPlan(Db& db, const Frozen& frozen, const Filter& filter, const ReplayOptions& options,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,10 @@ Result<ReplayPlan> PlanReplay(Db& db, const Filter& filter);
 /// Error invalid: bad_kind, actor_missing, bad_replay_options, and what is wrong with the filter.
 Result<PlanInMaking> BeginPlan(Db& db, const Filter& filter, const ReplayOptions& options, const std::string& kind,
                                const Actor& actor, Time now);
-/// Looks at the next `step` letters and takes those selected, at most `at_most` (negative: all).
+/// Looks at the next `step` letters and takes those selected, at most `at_most` (negative: all). The filter's ids must
+/// be sorted.
 Result<void> FreezeStep(Db& db, const Filter& filter, PlanInMaking& plan, int step, std::int64_t at_most);
-inline constexpr int kFreezeStep = 4'096;
+inline constexpr int kFreezeStep = 8'192;
 
 /// What a plan has frozen.
 struct Frozen {
@@ -44,8 +46,22 @@ struct Frozen {
   std::map<std::int64_t, std::int64_t> by_source;
   std::vector<std::pair<std::int64_t, EventId>> canary;  // source, letter
 };
-/// Reads only, on any connection: nobody changes a plan's letters. Its memory does not grow with the plan.
-Result<Frozen> SumUp(Db& db, std::int64_t replay_id, int canary);
+/// Sums a plan up while it is being frozen. Reads only, on any connection: nobody changes a plan's letters. Its memory
+/// does not grow with the plan.
+class PlanSum {
+ public:
+  PlanSum(std::int64_t replay_id, int canary);
+  ~PlanSum();
+  PlanSum(PlanSum&&) noexcept;
+  /// Takes in what has been frozen of letters up to `through`.
+  Result<void> Advance(Db& db, EventId through);
+  /// Once all is frozen, and taken in.
+  Result<Frozen> Finish(Db& db);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 /// Letters that `filter` selects and another replay has.
 Result<std::int64_t> CountInOthers(Db& db, const Filter& filter, std::int64_t replay_id);
 

@@ -27,7 +27,7 @@ TEST(ReplayWindow, BeginsWithThePlacesOfItsTargetAndGrowsByWhatEndsWell) {
   EXPECT_EQ(window.Look(flow, 0, kStart), 8);
   EXPECT_EQ(window.Look(flow, 0, kStart), 8);  // nothing ended, nothing learnt
   flow.good += 8;
-  EXPECT_EQ(window.Look(flow, 0, kStart), 10);
+  EXPECT_EQ(window.Look(flow, 0, kStart), 9);
   Time now = kStart;
   for (int i = 0; i < 5'000; ++i) {
     flow.good += 100;
@@ -78,7 +78,20 @@ TEST(ReplayWindow, IsShutWhileTheBreakerIsNotClosedAndBeginsAnewWithOne) {
   flow.closed = true;
   EXPECT_EQ(window.Look(flow, 0, kStart), 1);
   flow.good += 1;
-  EXPECT_EQ(window.Look(flow, 0, kStart), 3);
+  EXPECT_EQ(window.Look(flow, 0, kStart), 2);
+}
+
+TEST(ReplayWindow, LeavesHalfOfThePlacesToLiveTraffic) {
+  ReplayWindow window;
+  dispatch::TargetFlow flow = Billing();
+  flow.live = 1'000;  // long ago, for all it knows
+  EXPECT_EQ(window.Look(flow, 0, kStart), 8);
+  ++flow.live;
+  EXPECT_EQ(window.Look(flow, 0, kStart), 4);
+  flow.good += 100;
+  EXPECT_EQ(window.Look(flow, 0, kStart + milliseconds(999)), 4);
+  flow.good += 4;
+  EXPECT_EQ(window.Look(flow, 0, kStart + seconds(1)), 5);
 }
 
 class PacerTest : public ::testing::Test {
