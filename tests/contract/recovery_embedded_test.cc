@@ -71,7 +71,7 @@ TEST_P(EmbeddedRecoveryTest, WhatWasNotMadeByThisVersionIsRefused) {
     const char* code;
   };
   for (const Row& row :
-       {Row{"INSERT INTO migrations VALUES (2, 'x', 0)", "schema_newer"},
+       {Row{"INSERT INTO migrations VALUES (99, 'x', 0)", "schema_newer"},
         Row{"UPDATE migrations SET sha256 = 'x'", "schema_changed"}, Row{"DROP TABLE event_keys", "constraint_missing"},
         Row{"DROP TABLE event_keys; CREATE TABLE event_keys (key_digest, key_ordinal, event_id)", "constraint_missing"},
         Row{"DROP TABLE event_keys; CREATE TABLE event_keys (key_digest, key_ordinal, event_id, PRIMARY KEY "

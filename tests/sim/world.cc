@@ -414,9 +414,12 @@ void World::ReplayAll() {
   nothing.fingerprint = "0000000000000001";
   Require(store_->Create(nothing, {}, "replay", kPerson, clock_.Now()).has_value(), "a replay can be made");
   for (int round = 0; round < 20; ++round) {
-    for (const std::int64_t replay : replays_) {
-      (void)store_->Act(replay, store::ReplayAct::resume, kPerson, clock_.Now());
-      (void)store_->Act(replay, store::ReplayAct::continue_, kPerson, clock_.Now());
+    // Asked for from the store: one may have come into being though its answer was an error.
+    const auto replays = store_->Recent(500);
+    Require(replays.has_value(), "replays can be listed");
+    for (const ReplayProgress& replay : *replays) {
+      (void)store_->Act(replay.id, store::ReplayAct::resume, kPerson, clock_.Now());
+      (void)store_->Act(replay.id, store::ReplayAct::continue_, kPerson, clock_.Now());
     }
     std::vector<store::TriageAct> acts;
     for (const auto& [id, row] : Rows()) {
@@ -439,8 +442,8 @@ void World::ReplayAll() {
       // A stored replay that was under way has it: it is released below.
       Require(one.has_value() || one.error().kind == ErrorKind::conflict, "a letter can be worked off");
     }
-    for (const std::int64_t replay : replays_) {
-      if (const auto left = store_->ReleaseBatch(replay, 1'000, clock_.Now()); !left) Note(left.error().message);
+    for (const ReplayProgress& replay : *replays) {
+      if (const auto left = store_->ReleaseBatch(replay.id, 1'000, clock_.Now()); !left) Note(left.error().message);
     }
     Settle();
   }
