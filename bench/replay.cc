@@ -32,6 +32,12 @@ Receipt MakeReceipt(std::int64_t n, std::string_view prefix, std::string subject
   return receipt;
 }
 
+/// Before each measurement: the system has written back what was made before, which would slow the journal's syncs.
+void Quiet() {
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  sync();
+}
+
 /// `count` letters; `subjects` 0: none has one.
 void MakeLetters(Pipeline& pipeline, std::string_view prefix, int count, int subjects) {
   std::mutex mutex;
@@ -132,7 +138,7 @@ void Freeze(std::vector<Figure>& figures, const Sizes& sizes) {
 double ReplayRate(const std::string& path, int count, int subjects) {
   Pipeline pipeline(path);
   MakeLetters(pipeline, "evt", count, subjects);
-  std::this_thread::sleep_for(std::chrono::seconds(1));
+  Quiet();
   Filter filter;
   filter.states = {State::dead};
   const auto began = Steady::now();
@@ -201,6 +207,7 @@ void Beside(std::vector<Figure>& figures, const Sizes& sizes) {
           return Outcome::Applied();
         },
         8);
+    Quiet();
     alone.push_back(LiveP99(pipeline, "alone", live, mutex, waits));
     deadletter::ReplayPacer pacer(pipeline.store(), [&] { return pipeline.dispatcher().Flows(); });
     app::Loop loop("dlo-house", pipeline.clock(), [&](Time now) {
@@ -211,6 +218,7 @@ void Beside(std::vector<Figure>& figures, const Sizes& sizes) {
     const auto plan = pipeline.store().Create({}, {.batch_size = 1'000, .stagger_ms = 0, .force = true}, "replay", kWho,
                                               pipeline.clock().Now());
     if (!plan) Die(plan.error().message);
+    Quiet();
     loop.Start();
     beside.push_back(LiveP99(pipeline, "beside", live, mutex, waits));
     const auto progress = pipeline.store().Get(plan->id);
@@ -218,6 +226,9 @@ void Beside(std::vector<Figure>& figures, const Sizes& sizes) {
     replayed = progress->committed;
     loop.Stop();
     pipeline.StopDispatch();
+  }
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    fmt::print(stderr, "live p99: alone {:.1f} ms, beside a replay {:.1f} ms\n", alone[i], beside[i]);
   }
   figures.push_back({"live p99 until handled beside a replay and without one", "ms", Median(beside), Median(alone),
                      Median(alone) / Median(beside), 0.5});
