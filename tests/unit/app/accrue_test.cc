@@ -15,6 +15,8 @@
 namespace dlo {
 namespace {
 
+constexpr double kAMillisecond = 0.001 / 86'400;  // in days
+
 /// Fails by kind, as long as it is told to; keeps the order of its calls.
 class Handlers {
  public:
@@ -218,8 +220,24 @@ TEST_F(Accrue, TheTable) {
          EXPECT_EQ(options.max, 10'000);
          EXPECT_FALSE(options.force || options.dry_run);
        }},
-      // accrue: prune(days), prune_succeeded(days), :infinity. To fill when DeadLetters::Prune and PruneSucceeded
-      // exist.
+      {"prune: keeps every unresolved letter readable and replayable; infinity disables",
+       [&] {
+         const EventId id = Dead("old");
+         const std::string payload = dlq().PayloadOrThrow(id);
+         EXPECT_EQ(dlq().PruneOrThrow(std::nullopt, ana_).letters, 0);
+         ExpectBoth(dlq().Prune(0, ana_), "bad_days", [&] { dlq().PruneOrThrow(0, ana_); });
+         EXPECT_GE(dlq().PruneOrThrow(kAMillisecond, ana_).letters, 1);
+         EXPECT_EQ(dlq().CountOrThrow(Type("old")), 1) << "accrue deletes it";
+         EXPECT_EQ(dlq().PayloadOrThrow(id), payload);
+       }},
+      {"prune_succeeded: infinity disables",
+       [&] {
+         const EventId id = Succeeded();
+         EXPECT_EQ(dlq().PruneSucceededOrThrow(std::nullopt, ana_).succeeded, 0);
+         ExpectBoth(dlq().PruneSucceeded(-1, ana_), "bad_days", [&] { dlq().PruneSucceededOrThrow(-1, ana_); });
+         EXPECT_GE(dlq().PruneSucceededOrThrow(kAMillisecond, ana_).succeeded, 1);
+         EXPECT_TRUE(dlq().ShowOrThrow(id).pruned);
+       }},
   };
   for (const auto& row : table) {
     SCOPED_TRACE(row.accrue);
