@@ -81,7 +81,7 @@ int Groups(Context& context, GroupOptions& options) {
   // Columns that most stores have no use for come when there is something in them.
   bool judged = false, noted = false;
   for (const auto& group : Items(*body)) {
-    judged = judged || !Text(group, "handler_version").empty();
+    judged = judged || Number(group, "not_judged") > 0 || Number(group, "ready") > 0;
     noted = noted || Number(group, "notes") > 0;
   }
   std::vector<Column> columns = {{"COUNT", true}, {by, false, options.by == "account"}};
