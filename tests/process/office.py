@@ -170,9 +170,9 @@ class Office:
             sources = '[[source]]\nname = "stripe"\nscheme = "stripe"\nsecrets = ["env:STRIPE_SECRET"]\ntarget = "billing"\n'
         if "retry" not in target:
             target += '\nretry = ["100ms","100ms","100ms","100ms","100ms"]'
-        # Shares of the disk are the machine's, not the tests'.
+        # Shares of the disk are the machine's, not the tests'; and a sanitizer takes more memory than a server should.
         self.write_config(f'[store]\nurl = "sqlite:{self.folder}/data/dlo.db"\nmin_free_percent = 0\nwarn_free_percent = 0\n'
-                          f'[server]\nlisten = "127.0.0.1:{self.port}"\n'
+                          f'[server]\nlisten = "127.0.0.1:{self.port}"\nmax_memory = 0\n'
                           f'{sources}\n[[target]]\nname = "billing"\nurl = "{url}"\nallow_private = true\n{target}\n')
 
     def write_config(self, text):
