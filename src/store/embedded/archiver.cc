@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -60,10 +62,18 @@ std::optional<Time> RetentionCutoffs::Latest() const {
 }
 
 Result<ArchiveWork> Archiver::Next(const RetentionCutoffs& cutoffs, Time now, const GoOn& go_on, Duration wait) {
-  const std::unique_lock lock(mutex_, wait);
-  if (!lock.owns_lock()) {
-    return Fail(ErrorKind::unavailable, "busy", "the archive is at work on another segment: try again in a minute");
+  {
+    std::unique_lock lock(mutex_);
+    if (!free_.wait_for(lock, wait, [this] { return !busy_; })) {
+      return Fail(ErrorKind::unavailable, "busy", "the archive is at work on another segment: try again in a minute");
+    }
+    busy_ = true;
   }
+  const std::shared_ptr<void> leave(nullptr, [this](void*) {
+    const std::lock_guard lock(mutex_);
+    busy_ = false;
+    free_.notify_one();
+  });
   Round round{.cutoffs = cutoffs, .now = now, .pacer = Pacer(deps_.clock, go_on)};
   if (auto done = NextLocked(round); !done) {
     if (done.error().code != kStopping) return std::unexpected(done.error());
