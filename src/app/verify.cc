@@ -19,7 +19,7 @@ using store::StepReport;
 using store::VerifyReport;
 
 json::object View(const Damage& damage) {
-  return {{"seq", damage.seq}, {"what", damage.what}, {"do", damage.todo}};
+  return {{"seq", damage.seq}, {"what", damage.what}, {"do", damage.advice}};
 }
 
 json::object View(const VerifyReport& report, const std::string& folder, const std::string& archive) {
@@ -76,7 +76,7 @@ void Print(const VerifyReport& report, const std::string& folder, std::ostream& 
   }
   const Damage* first = report.First();
   if (first == nullptr) return;
-  out << "First: " << first->what << "\nDo:    " << first->todo << '\n';
+  out << "First: " << first->what << "\nDo:    " << first->advice << '\n';
 }
 
 /// One line that is written over; ends blank.

@@ -1,7 +1,6 @@
 #include "store/embedded/replay_plan.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +15,7 @@
 #include "model/fingerprint.h"
 #include "store/embedded/access.h"
 #include "store/embedded/filter_sql.h"
+#include "store/embedded/id_digest.h"
 #include "store/embedded/index_values.h"
 #include "store/embedded/key_filter.h"
 #include "store/embedded/lanes.h"
@@ -29,33 +29,6 @@ namespace json = boost::json;
 constexpr int kRowsAtOnce = 4'096;
 constexpr std::size_t kMaxKinds = 1'000, kMaxGroups = 10'000;
 constexpr const char* kOtherKinds = "(others)";
-
-/// SHA-256 over decimal ids joined by "\n", fed one by one.
-class IdDigest {
- public:
-  IdDigest() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
-  void Add(EventId id) {
-    fmt::format_to(std::back_inserter(text_), "{}{}", first_ ? "" : "\n", id);
-    first_ = false;
-    if (text_.size() > kBlock) Feed();
-  }
-  std::string Hex() {
-    Feed();
-    Sha256Digest digest;
-    EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr);
-    return HexEncode(digest);
-  }
-
- private:
-  static constexpr std::size_t kBlock = 4'000;
-  void Feed() {
-    EVP_DigestUpdate(context_.get(), text_.data(), text_.size());
-    text_.clear();
-  }
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
-  std::string text_;
-  bool first_ = true;
-};
 
 /// Counts and oldest.
 class Sum {

@@ -22,7 +22,7 @@ namespace dlo::store {
 struct Damage {
   std::string what;      // names the place: "audit record 17: ..."
   std::int64_t seq = 0;  // of the record or event; 0 = none in particular
-  std::string todo;
+  std::string advice;    // what to do about it
 };
 
 struct StepReport {

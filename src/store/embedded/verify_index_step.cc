@@ -17,14 +17,14 @@ constexpr char kRebuild[] =
 
 /// Runs `sql`, whose rows are an id and perhaps words; each is a damage that `what` describes.
 Result<void> EachRow(VerifyScope& scope, StepReport& report, const std::string& sql, const char* what,
-                     const char* todo) {
+                     const char* advice) {
   auto rows = scope.db->PrepareOnce(sql);
   if (!rows) return std::unexpected(rows.error());
   for (;;) {
     const auto row = rows->Step();
     if (!row) return std::unexpected(row.error());
     if (!*row) return {};
-    report.Add({fmt::format("event {}: {}", rows->Int(0), what), rows->Int(0), todo});
+    report.Add({fmt::format("event {}: {}", rows->Int(0), what), rows->Int(0), advice});
   }
 }
 

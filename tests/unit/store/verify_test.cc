@@ -120,7 +120,7 @@ class VerifyTest : public testing::Test {
     ASSERT_NE(first, nullptr) << "nothing was found";
     EXPECT_THAT(first->what, HasSubstr(what));
     EXPECT_EQ(first->seq, seq);
-    EXPECT_NE(first->todo, "");
+    EXPECT_NE(first->advice, "");
   }
 
   std::filesystem::path folder_;
