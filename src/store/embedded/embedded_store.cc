@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <mutex>
-#include <set>
-#include <thread>
 #include <utility>
 
 #include "base/encoding.h"
@@ -40,6 +37,7 @@
 #include "store/embedded/replay_acts.h"
 #include "store/embedded/replay_items.h"
 #include "store/embedded/replay_plan.h"
+#include "store/embedded/replay_planner.h"
 #include "store/embedded/revisions.h"
 #include "store/embedded/rules.h"
 #include "store/embedded/schema.h"
@@ -356,12 +354,6 @@ class EmbeddedStore final : public SteppedStore {
   }
   Result<JournalRecord> ReadReceipt(EventId id);
   Result<Figures> ReadFiguresWith(Result<Figures> (*read)(Db&, const FigureFacts&));
-  Result<ReplayPlan> MakePlan(PlanInMaking& plan, const Filter& filter, const ReplayOptions& options,
-                              const std::string& kind, const Actor& actor, Time now);
-  Result<void> FreezePlan(PlanInMaking& plan, const Filter& filter, std::int64_t at_most, std::atomic<EventId>& frozen);
-  Result<Frozen> FreezeAndSumUp(PlanInMaking& plan, const Filter& filter, std::int64_t at_most, int canary);
-  Result<void> DropPlan(std::int64_t replay_id);
-  void DropUnfinishedPlans();
 
   EmbeddedOptions options_;
   const bool threads_;
@@ -381,8 +373,7 @@ class EmbeddedStore final : public SteppedStore {
   ReaderPool readers_;
   std::unique_ptr<Archiver> archiver_;
   std::once_flag closed_;
-  std::mutex planning_mutex_;
-  std::set<std::int64_t> planning_;  // plans that a call makes just now
+  std::unique_ptr<ReplayPlanner> planner_;
 };
 
 Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
@@ -431,7 +422,8 @@ Result<void> EmbeddedStore::Open(CrashPoints& crash_points, Metrics& metrics) {
   archiver_ =
       std::make_unique<Archiver>(Archiver::Deps{files_, clock_, crash_points, *journal_, *manifest_, *index_, readers_,
                                                 [this](Time begun_before) { return accept_->Seal(begun_before); }});
-  DropUnfinishedPlans();
+  planner_ = std::make_unique<ReplayPlanner>(*index_, readers_, threads_);
+  planner_->DropUnfinished();
   return {};
 }
 
@@ -599,120 +591,10 @@ Result<EvidenceHead> EmbeddedStore::Head() {
   return head;
 }
 
-/// Each step is a transaction of its own, small enough that receipts and claims between two of them hardly wait.
-/// `frozen` tells how far it is.
-Result<void> EmbeddedStore::FreezePlan(PlanInMaking& plan, const Filter& filter, std::int64_t at_most,
-                                       std::atomic<EventId>& frozen) {
-  Result<void> done;
-  while (done && !plan.complete && (at_most < 0 || plan.frozen < at_most)) {
-    const std::int64_t left = at_most < 0 ? -1 : at_most - plan.frozen;
-    done =
-        index_->Run(Flush::normal, [&](IndexContext& c) { return FreezeStep(c.db, filter, plan, kFreezeStep, left); });
-    if (!done) break;
-    frozen.store(plan.looked_at);
-    frozen.notify_one();
-  }
-  frozen.store(INT64_MAX);
-  frozen.notify_one();
-  return done;
-}
-
-/// The index thread freezes, and this one sums up what was frozen before.
-Result<Frozen> EmbeddedStore::FreezeAndSumUp(PlanInMaking& plan, const Filter& filter, std::int64_t at_most,
-                                             int canary) {
-  std::atomic<EventId> frozen{0};
-  Result<void> done;
-  std::thread freezer;
-  if (threads_) {
-    freezer = std::thread([&] { done = FreezePlan(plan, filter, at_most, frozen); });
-  } else {
-    done = FreezePlan(plan, filter, at_most, frozen);
-  }
-  PlanSum sum(plan.id, canary);
-  Result<void> summed;
-  for (EventId through = 0; through != INT64_MAX && summed;) {
-    frozen.wait(through);
-    through = frozen.load();
-    summed = readers_.Read([&](Db& db) { return sum.Advance(db, through); });
-  }
-  if (freezer.joinable()) freezer.join();
-  if (!done) return std::unexpected(done.error());
-  if (!summed) return std::unexpected(summed.error());
-  return readers_.Read([&](Db& db) -> Result<Frozen> {
-    auto all = sum.Finish(db);
-    if (!all) return all;
-    const auto others = CountInOthers(db, filter, plan.id);
-    if (!others) return std::unexpected(others.error());
-    all->plan.in_other_replay = *others;
-    return all;
-  });
-}
-
 Result<ReplayPlan> EmbeddedStore::Create(const Filter& filter, const ReplayOptions& options, const std::string& kind,
                                          const Actor& actor, Time now) {
-  Filter selected = filter;
-  if (kind == "drain") selected.classes = {FailureClass::exhausted};  // whatever else was asked for
-  std::ranges::sort(selected.ids);
-  selected.ids.erase(std::ranges::unique(selected.ids).begin(), selected.ids.end());
-  DropUnfinishedPlans();
-  auto plan = Write(Flush::normal, [&](IndexContext& c) {
-    auto begun = BeginPlan(c.db, selected, options, kind, actor, now);
-    const std::lock_guard lock(planning_mutex_);
-    if (begun) planning_.insert(begun->id);
-    return begun;
-  });
-  if (!plan) return std::unexpected(plan.error());
-  auto made = MakePlan(*plan, selected, options, kind, actor, now);
-  if (!made) (void)DropPlan(plan->id);  // else it is dropped before the next plan, or at the next start
-  const std::lock_guard lock(planning_mutex_);
-  planning_.erase(plan->id);
-  return made;
-}
-
-Result<ReplayPlan> EmbeddedStore::MakePlan(PlanInMaking& plan, const Filter& filter, const ReplayOptions& options,
-                                           const std::string& kind, const Actor& actor, Time now) {
-  // A max of all there is must not wrap around when one is added.
-  const std::int64_t at_most = options.force ? -1 : std::min(options.max, INT64_MAX - 1) + 1;
-  auto frozen = FreezeAndSumUp(plan, filter, at_most, options.canary);
-  if (!frozen) return std::unexpected(frozen.error());
-  if (!options.force && plan.frozen > options.max) {
-    if (auto dropped = DropPlan(plan.id); !dropped) return std::unexpected(dropped.error());  // they would not count
-    const auto all = readers_.Read([&](Db& db) { return PlanReplay(db, filter); });
-    return std::unexpected(all ? TooLarge(all->count, options.max) : all.error());
-  }
-  auto started = index_->Run(
-      Flush::full, [&](IndexContext& c) { return StartPlan(c.db, *frozen, filter, options, kind, actor, now); });
-  if (!started) return std::unexpected(started.error());
-  ReplayPlan made = std::move(frozen->plan);
-  made.over_cap = made.count > options.max;
-  if (const auto pace = PaceOf(options)) made.estimated_seconds = EstimateSeconds(made.count, *pace);
-  return made;
-}
-
-Result<void> EmbeddedStore::DropPlan(std::int64_t replay_id) {
-  for (;;) {
-    const auto gone =
-        index_->Run(Flush::normal, [&](IndexContext& c) { return DropPlanStep(c.db, replay_id, kFreezeStep); });
-    if (!gone) return std::unexpected(gone.error());
-    if (*gone) return {};
-  }
-}
-
-/// At the start, and before each new plan in case that dropping one failed. Nobody was told of them: whoever asked had
-/// no answer.
-void EmbeddedStore::DropUnfinishedPlans() {
-  auto plans = readers_.Read([](Db& db) { return UnfinishedPlans(db); });
-  if (!plans) return;
-  {
-    const std::lock_guard lock(planning_mutex_);
-    std::erase_if(*plans, [this](std::int64_t id) { return planning_.contains(id); });
-  }
-  for (const std::int64_t id : *plans) {
-    const auto dropped = DropPlan(id);
-    log::Info("replay_plan_dropped", {{"replay", id},
-                                      {"why", "its making was cut off before it was complete"},
-                                      {"result", dropped ? "dropped" : dropped.error().message}});
-  }
+  WaitForIndex();
+  return planner_->Create(filter, options, kind, actor, now);
 }
 
 void EmbeddedStore::Keep(Rejected rejected) {
